@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* disk_format: an empty directory becomes a disk. Nothing is written before it is clear that nothing is there. */
+#include <stdio.h>
+#include <string.h>
+#include "chunkd/disk.h"
+#include "common/base/check.h"
+
+enum { PATH_ROOM = 4096 + 64, NAME_ROOM = 256 };
+
+struct found {
+	char stranger[NAME_ROOM]; /* one of the files that are not ours */
+	bool superblock;
+	uint32_t files;
+};
+
+/* An attempt that a crash cut short leaves empty directories: `count` looks into them. */
+static int note(void *ctx, const char *name)
+{
+	static const char *const ours[] = {"lock", "lost+found", "segments", "index", "superblock.tmp"};
+	struct found *f = ctx;
+
+	if (!strcmp(name, "superblock")) {
+		f->superblock = true;
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_COUNT(ours); i++)
+		if (!strcmp(name, ours[i]))
+			return 0;
+	snprintf(f->stranger, sizeof(f->stranger), "%s", name);
+	return 0;
+}
+
+static int count(void *ctx, const char *name)
+{
+	(void)name;
+	((struct found *)ctx)->files++;
+	return 0;
+}
+
+static int refuse_disk(struct io *io, const struct disk_options *o, struct err *err)
+{
+	struct disk_options look = *o;
+	struct format_superblock sb;
+	char uuid[UUID_TEXT_BYTES];
+	int rc;
+
+	look.no_format = true;
+	rc = disk__superblock(io, &look, &sb, err);
+	if (rc < 0)
+		return rc; /* damaged, in use, or another cluster's: it says so */
+	uuid_format(&sb.disk_uuid, uuid);
+	return err_set(err, ERR_EXIST, "%s is a disk of this cluster already (%s%s): serve it with --disk %s", o->dir,
+		uuid, sb.disk ? "" : ", never registered", o->dir);
+}
+
+static int refuse_used(struct io *io, const struct disk_options *o, struct err *err)
+{
+	static const char *const parts[] = {"segments", "index"};
+	struct found f = {0};
+	char path[PATH_ROOM];
+	int rc = io_list_dir(io, o->dir, note, &f);
+
+	if (rc < 0)
+		return err_set(err, rc, "cannot read the directory %s: %s", o->dir,
+			rc == ERR_NOENT ? "there is none: make it, or mount the disk there" : err_text(rc));
+	if (f.superblock)
+		return refuse_disk(io, o, err);
+	if (f.stranger[0])
+		return err_set(err, ERR_NOTEMPTY, "%s is not empty, it holds %s: name an empty directory", o->dir,
+			f.stranger);
+	for (size_t i = 0; i < ARRAY_COUNT(parts); i++) {
+		snprintf(path, sizeof(path), "%s/%s", o->dir, parts[i]);
+		rc = io_list_dir(io, path, count, &f);
+		if (rc < 0 && rc != ERR_NOENT)
+			return err_set(err, rc, "cannot read the directory %s: %s", path, err_text(rc));
+		if (f.files)
+			return err_set(err, ERR_CORRUPT,
+				"%s has something in %s but no superblock: restore DIR/superblock, or empty the directory to give its data up",
+				o->dir, parts[i]);
+	}
+	return 0;
+}
+
+int disk_format(struct io *io, const struct disk_options *o, struct format_superblock *ret_sb, struct err *err)
+{
+	struct disk_options make = *o;
+	int rc = refuse_used(io, o, err);
+
+	make.no_format = false;
+	return rc < 0 ? rc : disk__superblock(io, &make, ret_sb, err);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ *   scan every grain of every segment for trailers -> of each place and each copy the highest seal sequence wins
+ *   -> a new index in index.new -> index becomes index.old-N, index.new becomes index
+ *
+ * A trailer is believed when its MAC holds and it names the very segment and place it lies at. Bytes of users may look like the head
+ * of one; the MAC is only computed where the head's own figures lead to where it lies, so that no content makes the scan slow.
+ */
+#include "chunkd/rebuild.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "chunkd/format.h"
+#include "chunkd/index.h"
+#include "chunkd/segment.h"
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/base/mem.h"
+
+enum { PATH_ROOM = 4096 + 128, READ_BYTES = 1 << 20, OLD_MAX = 1000 };
+
+#define LOG_SEGMENT_BYTES ((uint64_t)16 << 20)
+
+struct rebuild {
+	struct io *io;
+	struct rebuild_options o;
+	char *dir;
+	int lock_fd;
+	struct format_superblock sb;
+	struct alloc alloc;
+	struct index_row *rows;
+	size_t count, cap, kept, written;
+	uint32_t segments;
+	uint8_t *data, *trailer;
+	struct index *index;
+	struct index_change *changes;
+	struct err err;
+	char done_text[ERR_TEXT_BYTES];
+};
+
+static void finish(struct rebuild *r, int code, const char *text)
+{
+	struct rebuild_options o = r->o;
+	char *copy = mem_strdup(text);
+
+	if (r->lock_fd >= 0)
+		io_close(r->io, r->lock_fd);
+	alloc_fini(&r->alloc);
+	mem_free(r->rows);
+	mem_free(r->changes);
+	mem_free(r->data);
+	mem_free(r->trailer);
+	mem_free(r->dir);
+	mem_free(r);
+	o.done(o.ctx, code, copy);
+	mem_free(copy);
+}
+
+/* ---- scanning ---- */
+
+static void add_row(struct rebuild *r, const struct format_trailer *t, size_t trailer_bytes)
+{
+	if (r->count == r->cap) {
+		r->cap = r->cap ? 2 * r->cap : 1024;
+		r->rows = mem_realloc(r->rows, r->cap * sizeof(*r->rows));
+	}
+	r->rows[r->count++] = (struct index_row){
+		.copy = t->copy,
+		.policy = t->policy,
+		.extent = {t->segment, (uint32_t)(t->offset / FORMAT_GRAIN_BYTES),
+			(uint32_t)((format_round(t->length) + trailer_bytes) / FORMAT_GRAIN_BYTES)},
+		.length = (uint32_t)t->length,
+		.cell_bytes = t->cell_bytes,
+		.crc = t->chunk_crc,
+		.sequence = t->sequence,
+	};
+}
+
+/* A grain at `at` whose head looks like a trailer's of this place. */
+static int try_trailer(struct rebuild *r, int fd, uint32_t segment, uint64_t at, size_t bytes)
+{
+	struct format_trailer t;
+	int64_t got = io_pread(r->io, fd, r->trailer, bytes, at);
+
+	if (got < 0)
+		return (int)got;
+	if (format_trailer_decode(slice_of(r->trailer, (size_t)got), r->sb.secret, &t) == 0 && t.segment == segment &&
+		t.offset + format_round(t.length) == at)
+		add_row(r, &t, bytes);
+	return 0;
+}
+
+static int scan_file(struct rebuild *r, int fd, uint32_t segment)
+{
+	for (uint64_t at = 0; at < r->sb.segment_bytes; at += READ_BYTES) {
+		int64_t got = io_pread(r->io, fd, r->data, READ_BYTES, at);
+
+		if (got < 0)
+			return (int)got;
+		for (int64_t i = 0; i + FORMAT_GRAIN_BYTES <= got; i += FORMAT_GRAIN_BYTES) {
+			size_t bytes = format_trailer_peek(r->data + i, segment, at + (uint64_t)i);
+			int rc = bytes ? try_trailer(r, fd, segment, at + (uint64_t)i, bytes) : 0;
+
+			if (rc < 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+static int scan_name(void *ctx, const char *name)
+{
+	struct rebuild *r = ctx;
+	enum alloc_class class;
+	char path[2 * PATH_ROOM];
+	uint64_t bytes;
+	uint32_t number;
+	int fd, rc;
+
+	if (!segment_parse_name(name, &number, &class))
+		return 0;
+	snprintf(path, sizeof(path), "%s/segments/%s", r->dir, name);
+	rc = io_open(r->io, path, 0, 0, &fd);
+	if (rc == 0) {
+		rc = io_size(r->io, fd, &bytes);
+		if (rc == 0 && bytes != r->sb.segment_bytes)
+			rc = ERR_CORRUPT;
+		if (rc == 0)
+			rc = scan_file(r, fd, number);
+		io_close(r->io, fd);
+	}
+	if (rc < 0)
+		return err_set(&r->err, rc, "cannot read %s: %s", path, err_text(rc));
+	alloc_add_segment(&r->alloc, number, class, (uint32_t)(r->sb.segment_bytes / FORMAT_GRAIN_BYTES));
+	r->segments++;
+	return 0;
+}
+
+/* ---- choosing ---- */
+
+static int by_copy_newest_first(const void *va, const void *vb)
+{
+	const struct index_row *a = va, *b = vb;
+	uint8_t ka[INDEX_KEY_BYTES], kb[INDEX_KEY_BYTES];
+	int c;
+
+	index_key_encode(&a->copy, ka);
+	index_key_encode(&b->copy, kb);
+	c = memcmp(ka, kb, sizeof(ka));
+	return c ? c : a->sequence > b->sequence ? -1 : a->sequence < b->sequence;
+}
+
+static int newest_first(const void *va, const void *vb)
+{
+	const struct index_row *a = va, *b = vb;
+
+	return a->sequence > b->sequence ? -1 : a->sequence < b->sequence;
+}
+
+static void choose(struct rebuild *r)
+{
+	size_t n = 0;
+
+	if (r->count == 0)
+		return;
+	qsort(r->rows, r->count, sizeof(*r->rows), by_copy_newest_first);
+	for (size_t i = 0; i < r->count; i++)
+		if (i == 0 || !index_copy_equal(&r->rows[i].copy, &r->rows[n - 1].copy))
+			r->rows[n++] = r->rows[i];
+	qsort(r->rows, n, sizeof(*r->rows), newest_first);
+	for (size_t i = 0; i < n; i++)
+		if (alloc_reserve(&r->alloc, r->rows[i].extent) == 0)
+			r->rows[r->kept++] = r->rows[i];
+}
+
+/* ---- the new index takes the old one's place ---- */
+
+static int rename_away(struct rebuild *r, const char *from, const char *to_prefix, char to[2 * PATH_ROOM])
+{
+	char path[2 * PATH_ROOM], *text;
+	size_t len;
+
+	snprintf(path, sizeof(path), "%s/%s", r->dir, from);
+	for (int i = 1; i < OLD_MAX; i++) {
+		int rc;
+
+		snprintf(to, 2 * PATH_ROOM, "%s/%s-%d", r->dir, to_prefix, i);
+		/* A directory answers a read with another error than a name that is not there. */
+		rc = io_read_file(r->io, to, 1, &text, &len);
+		if (rc == 0)
+			mem_free(text);
+		if (rc != ERR_NOENT)
+			continue;
+		return io_rename(r->io, path, to);
+	}
+	return ERR_EXIST;
+}
+
+static void index_closed(void *ctx)
+{
+	struct rebuild *r = ctx;
+	char fresh[PATH_ROOM], place[PATH_ROOM], old[2 * PATH_ROOM];
+	int rc;
+
+	snprintf(fresh, sizeof(fresh), "%s/index.new", r->dir);
+	snprintf(place, sizeof(place), "%s/index", r->dir);
+	rc = rename_away(r, "index", "index.old", old);
+	if (rc == ERR_NOENT)
+		old[0] = 0;
+	if (rc == 0 || rc == ERR_NOENT)
+		rc = io_rename(r->io, fresh, place);
+	if (rc == 0)
+		rc = io_sync_dir(r->io, r->dir);
+	if (rc < 0)
+		snprintf(r->done_text, sizeof(r->done_text), "cannot put the new index in place of %.200s: %s", place,
+			err_text(rc));
+	else
+		snprintf(r->done_text, sizeof(r->done_text),
+			"found %zu chunks in %u segments (%zu older ones left out); the old index is in %.200s",
+			r->kept, r->segments, r->count - r->kept, old);
+	finish(r, rc, r->done_text);
+}
+
+static void row_written(struct index_change *change, int code)
+{
+	struct rebuild *r = change->owner;
+
+	if (code < 0 && r->err.code == 0)
+		err_set(&r->err, code, "cannot write the new index of %s: %s", r->dir, err_text(code));
+	if (++r->written < r->kept)
+		return;
+	if (r->err.code)
+		finish(r, r->err.code,
+			r->err.text); /* the index is left open: the process ends, and index.new counts for nothing */
+	else
+		index_close(r->index, index_closed, r);
+}
+
+static int no_row(void *ctx, const struct index_row *row, struct err *err)
+{
+	(void)ctx;
+	return err_set(err, ERR_EXIST, "the new index already names chunk %llx", (unsigned long long)row->copy.block);
+}
+
+static int nothing_loaded(void *ctx, struct err *err)
+{
+	(void)ctx;
+	(void)err;
+	return 0;
+}
+
+static void ignore_fatal(void *ctx, int code, const char *text)
+{
+	(void)ctx;
+	(void)code;
+	(void)text; /* every change fails after it, which is told */
+}
+
+static int write_index(struct rebuild *r)
+{
+	struct index_options o = {
+		.backend = r->o.backend,
+		.log_segment_bytes = r->o.log_segment_bytes ? r->o.log_segment_bytes : LOG_SEGMENT_BYTES,
+		.buffered = true,
+		.each = no_row,
+		.loaded = nothing_loaded,
+		.on_fatal = ignore_fatal,
+		.ctx = r,
+	};
+	char path[PATH_ROOM], away[2 * PATH_ROOM];
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/index.new", r->dir);
+	rc = io_mkdir(r->io, path, 0700);
+	if (rc == ERR_EXIST) {
+		/* Of an earlier attempt. */
+		rc = rename_away(r, "index.new", "index.unfinished", away);
+		if (rc == 0)
+			rc = io_mkdir(r->io, path, 0700);
+	}
+	if (rc < 0)
+		return err_set(&r->err, rc, "cannot create %s: %s", path, err_text(rc));
+	o.dir = path;
+	rc = index_open(r->io, &o, &r->index, &r->err);
+	if (rc < 0)
+		return rc;
+	if (r->kept == 0) {
+		index_close(r->index, index_closed, r);
+		return 0;
+	}
+	r->changes = mem_array(r->kept, sizeof(*r->changes));
+	for (size_t i = 0; i < r->kept; i++) {
+		r->changes[i].row = r->rows[i];
+		r->changes[i].owner = r;
+		r->changes[i].done = row_written;
+		index_put(r->index, &r->changes[i]);
+	}
+	return 0;
+}
+
+static int open_disk(struct rebuild *r)
+{
+	char path[PATH_ROOM], *bytes;
+	size_t len;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/superblock", r->dir);
+	rc = io_read_file(r->io, path, FORMAT_SUPERBLOCK_BYTES, &bytes, &len);
+	if (rc < 0)
+		return err_set(
+			&r->err, rc, "cannot read %s: %s: is %s a disk of craton-chunkd?", path, err_text(rc), r->dir);
+	rc = format_superblock_decode(slice_of(bytes, len), &r->sb, &r->err);
+	mem_free(bytes);
+	if (rc < 0)
+		return err_prefix(&r->err, "%s", path);
+	snprintf(path, sizeof(path), "%s/lock", r->dir);
+	rc = io_open(r->io, path, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &r->lock_fd);
+	if (rc < 0)
+		return err_set(&r->err, rc, "cannot write in %s: %s", r->dir, err_text(rc));
+	rc = io_lock(r->io, r->lock_fd);
+	if (rc < 0)
+		return err_set(&r->err, rc, "the disk %s is in use: stop its craton-chunkd first", r->dir);
+	return 0;
+}
+
+void rebuild_start(struct io *io, const struct rebuild_options *options)
+{
+	struct rebuild *r = MEM_NEW(struct rebuild);
+	char path[PATH_ROOM];
+	int rc;
+
+	r->io = io;
+	r->o = *options;
+	r->dir = mem_strdup(options->dir);
+	r->lock_fd = -1;
+	alloc_init(&r->alloc);
+	r->data = mem_aligned(FORMAT_GRAIN_BYTES, READ_BYTES);
+	r->trailer = mem_aligned(FORMAT_GRAIN_BYTES, LIMIT_TRAILER_BYTES);
+	rc = open_disk(r);
+	if (rc == 0) {
+		snprintf(path, sizeof(path), "%s/segments", r->dir);
+		rc = io_list_dir(io, path, scan_name, r);
+		if (rc < 0 && r->err.code == 0)
+			err_set(&r->err, rc, "cannot read %s: %s", path, err_text(rc));
+	}
+	if (rc == 0) {
+		choose(r);
+		rc = write_index(r);
+	}
+	if (rc < 0)
+		finish(r, rc, r->err.text);
+}

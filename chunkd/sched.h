@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sched: the queue of one disk. So many data I/Os are in the kernel at once, the others wait here by traffic class; within a class first
+ * come first. The classes behind foreground have their place in the interface: their shares come with the work that needs them.
+ */
+#ifndef CHUNKD_SCHED_H
+#define CHUNKD_SCHED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "common/io/io.h"
+
+enum sched_class { SCHED_FOREGROUND, SCHED_REPAIR, SCHED_SCRUB, SCHED_BALANCE, SCHED_CLASSES };
+
+enum {
+	SCHED_DEPTH =
+		64, /* in the kernel: this disk's throughput is flat beyond 32 I/Os of 1 MiB; twice that for small ones */
+	SCHED_QUEUE =
+		4096, /* waiting: beyond it new requests are refused (memory is bounded by the buffers they hold) */
+};
+
+struct sched {
+	struct io *io;
+	struct list queues[SCHED_CLASSES];
+	uint32_t running, waiting;
+};
+
+struct sched_op {
+	struct io_op io;                   /* a read or write, prepared with sched_io_done */
+	void (*done)(struct sched_op *op); /* never from inside sched_submit; io.result holds */
+	struct sched *sched;               /* private */
+	struct list link;
+};
+
+void sched_init(struct sched *s, struct io *io);
+void sched_io_done(struct io_op *io);
+void sched_submit(struct sched *s, enum sched_class class, struct sched_op *op);
+bool sched_has_room(const struct sched *s);
+uint32_t sched_depth(const struct sched *s); /* running and waiting */
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/cli/cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/mem.h"
+
+enum { CLI_LINE_BYTES = 1024 };
+
+static void complain(const struct cli *cli, const char *fmt, va_list ap)
+{
+	char line[CLI_LINE_BYTES], *shown;
+	struct buf out;
+	struct json j;
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	shown = cli_printable(line); /* one line, whatever is in the names */
+	fprintf(stderr, "craton%s%s: %s\n", cli->command ? " " : "", cli->command ? cli->command : "", shown);
+	mem_free(shown);
+	if (!cli->json)
+		return;
+	buf_init(&out, 64 << 10);
+	json_init(&j, &out);
+	json_object(&j, NULL);
+	json_str(&j, "error", line);
+	json_end_object(&j);
+	cli_print_json(&out);
+	buf_fini(&out);
+}
+
+int cli_fail(const struct cli *cli, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	complain(cli, fmt, ap);
+	va_end(ap);
+	return CLI_FAILED;
+}
+
+int cli_usage(const struct cli *cli, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	complain(cli, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "Try: craton%s%s --help\n", cli->command ? " " : "", cli->command ? cli->command : "");
+	return CLI_USAGE;
+}
+
+int cli_connect(struct cli *cli)
+{
+	struct cr_options options = {.config = cli->config, .timeout_ms = (uint32_t)cli->timeout_ms, .ignore_servers = cli->ignore_servers};
+	int r = cr_connect(&options, &cli->store);
+
+	if (r < 0)
+		return cli_fail(cli, "%s", cr_error());
+	return CLI_OK;
+}
+
+void cli_print_json(struct buf *out)
+{
+	fwrite(out->data, 1, out->len, stdout);
+	fputc('\n', stdout);
+	fflush(stdout);
+	buf_clear(out);
+}
+
+void cli_format_mode(uint32_t mode, char ret_text[10])
+{
+	static const char bits[] = "rwxrwxrwx";
+
+	for (int i = 0; i < 9; i++)
+		ret_text[i] = mode & (0400u >> i) ? bits[i] : '-';
+	ret_text[9] = '\0';
+}
+
+void cli_format_time(int64_t ns, char ret_text[32])
+{
+	time_t t = (time_t)(ns / 1000000000);
+	struct tm tm;
+
+	if (!localtime_r(&t, &tm) || !strftime(ret_text, 32, "%Y-%m-%d %H:%M:%S", &tm))
+		snprintf(ret_text, 32, "-");
+}
+
+char *cli_printable(const char *name)
+{
+	struct buf out;
+	char *text;
+
+	buf_init(&out, 8 << 10);
+	for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
+		if (*c < 0x20 || *c == 0x7f)
+			buf_printf(&out, "\\x%02x", *c);
+		else
+			buf_append(&out, c, 1);
+	}
+	buf_append(&out, "", 1);
+	text = mem_strdup((const char *)out.data);
+	buf_fini(&out);
+	return text;
+}

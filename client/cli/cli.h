@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cli: the frame of the `craton` program: a table of commands, each with its option table, from which parsing and --help come.
+ *
+ * Exit codes: 0 done, 1 failed, 2 wrong usage; `craton status` also 3 (warn) and 4 (error). Every failure is one line on stderr that names
+ * cause and next step; with --json it is {"error": "..."} on stdout as well.
+ */
+#ifndef CLIENT_CLI_CLI_H
+#define CLIENT_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "client/craton.h"
+#include "common/base/buf.h"
+#include "common/base/json.h"
+#include "common/base/opt.h"
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+enum { CLI_WORDS = 1024 };
+
+struct cli {
+	const char *command;     /* "put" */
+	const char *config;      /* -c */
+	bool json;
+	uint64_t timeout_ms;
+	uint32_t ignore_servers; /* cr_options, for cli_connect */
+	struct cr_store *store;  /* after cli_connect */
+	const char **words;
+	int word_count;
+	void *values;            /* of the command's option table */
+};
+
+/* Options that every command has stand first in each command's values. */
+struct cli_common {
+	const char *config;
+	bool json;
+	uint64_t timeout_ms;
+	bool help;
+};
+#define CLI_COMMON_OPTS(values_struct)                                                                                           \
+	{.name = "config", .letter = 'c', .type = OPT_STRING, .offset = offsetof(values_struct, common.config), .arg = "FILE",   \
+	 .help = "configuration of the store; else CRATON_CONF, ~/.config/craton/craton.conf, /etc/craton/craton.conf"}, \
+	{.name = "json", .type = OPT_FLAG, .offset = offsetof(values_struct, common.json), .help = "print JSON"},                \
+	{.name = "timeout", .type = OPT_MS, .offset = offsetof(values_struct, common.timeout_ms), .min = 100, .max = 3600000, \
+	 .arg = "TIME", .help = "how long to wait for the store before giving up; else that of the configuration, 30s"},                     \
+	{.name = "help", .letter = 'h', .type = OPT_FLAG, .offset = offsetof(values_struct, common.help), .help = "show this help"}
+
+struct cli_command {
+	const char *name;
+	const char *args;        /* "SOURCE... DEST" */
+	const char *summary;     /* one line */
+	const char *details;     /* paragraphs and examples for --help */
+	const struct opt *opts;
+	size_t values_bytes;
+	int min_words, max_words;
+	int (*run)(struct cli *cli);
+};
+
+extern const struct cli_command cmd_put, cmd_get, cmd_cat, cmd_ls, cmd_stat, cmd_mkdir, cmd_mv, cmd_ln, cmd_rm, cmd_truncate, cmd_inspect, cmd_df, cmd_policy,
+	cmd_gc, cmd_status, cmd_config, cmd_doctor, cmd_local, cmd_bench, cmd_dataset,
+	cmd_mount, cmd_umount;
+extern const struct cli_command cmd_cluster, cmd_disk, cmd_meta, cmd_server;
+
+/* Says what went wrong; returns CLI_FAILED (CLI_USAGE for cli_usage). */
+int cli_fail(const struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int cli_usage(const struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Connects cli->store; 0 or an exit code, the line already printed. */
+int cli_connect(struct cli *cli);
+
+/* One JSON line on stdout from what `out` holds, and empties it. */
+void cli_print_json(struct buf *out);
+
+/* "rwxr-x---" */
+void cli_format_mode(uint32_t mode, char ret_text[10]);
+/* "2026-01-02 03:04:05" local time */
+void cli_format_time(int64_t ns, char ret_text[32]);
+/* A name for a terminal: control bytes become \xNN. mem_free() it. */
+char *cli_printable(const char *name);
+
+#endif

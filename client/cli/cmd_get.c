@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/transfer.h"
+#include "common/base/mem.h"
+
+struct values {
+	struct cli_common common;
+	bool recursive, parents;
+};
+
+static const struct opt opts[] = {
+	{.name = "recursive", .letter = 'r', .type = OPT_FLAG, .offset = offsetof(struct values, recursive), .help = "copy directories with all they hold"},
+	{.name = "parents", .letter = 'p', .type = OPT_FLAG, .offset = offsetof(struct values, parents), .help = "make missing parents of the destination"},
+	CLI_COMMON_OPTS(struct values),
+	{0},
+};
+
+struct totals {
+	uint64_t files, bytes;
+};
+
+/* The temporary file of a get that is interrupted: the handler removes it. */
+static const char *volatile temp_file;
+
+static void on_interrupt(int number)
+{
+	const char *temp = temp_file;
+
+	if (temp)
+		unlink(temp);
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+static void catch_interrupts(void)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction old, action = {.sa_handler = on_interrupt};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) /* nohup stays nohup */
+			sigaction(signals[i], &action, NULL);
+}
+
+/* To what is no regular file (a device, a pipe): as it comes. To rename a file over /dev/null would be the end of it. */
+static int get_into_special(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct totals *totals)
+{
+	struct progress p;
+	int exit_code;
+	int fd = open(local, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return cli_fail(cli, "cannot open %s: %s", local, strerror(errno));
+	progress_start(&p, path, st->size, cli->json);
+	exit_code = transfer_out(cli, path, fd, local, &p);
+	progress_end(&p);
+	if (close(fd) < 0 && exit_code == CLI_OK)
+		exit_code = cli_fail(cli, "cannot write %s: %s", local, strerror(errno));
+	totals->files += exit_code == CLI_OK;
+	totals->bytes += exit_code == CLI_OK ? p.done : 0;
+	return exit_code;
+}
+
+/* Devices, pipes, and what names an open file, such as /dev/stdout. */
+static bool is_special(const char *local)
+{
+	struct stat there;
+
+	if (stat(local, &there) < 0)
+		return false;
+	return !strncmp(local, "/dev/", 5) || !strncmp(local, "/proc/", 6) || (!S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode));
+}
+
+/* Into a temporary file beside the destination, renamed when whole: a failed get leaves no half file. */
+static int get_regular(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct totals *totals)
+{
+	const char *slash = strrchr(local, '/');
+	struct progress p;
+	char *temp;
+	int exit_code;
+	int fd;
+
+	/* A short name of its own: the file's may be as long as names can be. */
+	temp = mem_printf("%.*s.craton-XXXXXX", slash ? (int)(slash + 1 - local) : 0, local);
+	fd = mkstemp(temp);
+	if (fd < 0) {
+		exit_code = cli_fail(cli, "cannot create a file beside %s: %s", local, strerror(errno));
+		mem_free(temp);
+		return exit_code;
+	}
+	temp_file = temp;
+	progress_start(&p, path, st->size, cli->json);
+	exit_code = transfer_out(cli, path, fd, local, &p);
+	progress_end(&p);
+	if (exit_code == CLI_OK && fchmod(fd, st->mode & 0777) < 0)
+		exit_code = cli_fail(cli, "cannot set the mode of %s: %s", local, strerror(errno));
+	if (close(fd) < 0 && exit_code == CLI_OK)
+		exit_code = cli_fail(cli, "cannot write %s: %s", local, strerror(errno));
+	if (exit_code == CLI_OK && rename(temp, local) < 0)
+		exit_code = cli_fail(cli, "cannot rename %s to %s: %s", temp, local, strerror(errno));
+	temp_file = NULL;
+	if (exit_code != CLI_OK)
+		unlink(temp);
+	totals->files += exit_code == CLI_OK;
+	totals->bytes += exit_code == CLI_OK ? p.done : 0;
+	mem_free(temp);
+	return exit_code;
+}
+
+static int get_file(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct totals *totals)
+{
+	/* A link stays: what it points to is replaced. */
+	char *real = realpath(local, NULL);
+	int exit_code = is_special(local) ? get_into_special(cli, path, local, st, totals)
+					  : get_regular(cli, path, real ? real : local, st, totals);
+
+	free(real);
+	return exit_code;
+}
+
+static int get_tree(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct totals *totals)
+{
+	const struct values *v = cli->values;
+	int exit_code = CLI_OK, r;
+	struct cr_dirent *entry;
+	struct cr_dir *dir;
+
+	if (st->type != CR_TYPE_DIR)
+		return get_file(cli, path, local, st, totals);
+	if (!v->recursive)
+		return cli_fail(cli, "%s is a directory; give -r to copy it with all it holds", path);
+	if (mkdir(local, 0777) < 0 && errno != EEXIST)
+		return cli_fail(cli, "cannot make %s: %s", local, strerror(errno));
+	if (cr_opendir(cli->store, path, &dir) < 0)
+		return cli_fail(cli, "%s", cr_error());
+	entry = MEM_NEW(struct cr_dirent);
+	while (exit_code == CLI_OK && (r = cr_readdir(dir, entry)) != 0) {
+		char *from, *to;
+
+		if (r < 0) {
+			exit_code = cli_fail(cli, "%s", cr_error());
+			break;
+		}
+		from = mem_printf("%s/%s", strcmp(path, "/") ? path : "", entry->name);
+		to = mem_printf("%s/%s", local, entry->name);
+		exit_code = get_tree(cli, from, to, &entry->stat, totals);
+		mem_free(from);
+		mem_free(to);
+	}
+	mem_free(entry);
+	cr_closedir(dir);
+	return exit_code;
+}
+
+static int make_local_parents(struct cli *cli, const char *local)
+{
+	char *path = mem_strdup(local);
+	int exit_code = CLI_OK;
+
+	for (char *s = strchr(path + 1, '/'); s && exit_code == CLI_OK; s = strchr(s + 1, '/')) {
+		*s = '\0';
+		if (mkdir(path, 0777) < 0 && errno != EEXIST)
+			exit_code = cli_fail(cli, "cannot make %s: %s", path, strerror(errno));
+		*s = '/';
+	}
+	mem_free(path);
+	return exit_code;
+}
+
+static int get_one(struct cli *cli, const char *path, const char *dest, bool into, struct totals *totals)
+{
+	const char *slash = strrchr(path, '/');
+	struct cr_stat st;
+	char *local;
+	int exit_code;
+
+	if (cr_stat(cli->store, path, &st) < 0)
+		return cli_fail(cli, "%s", cr_error());
+	if (!strcmp(dest, "-")) {
+		struct progress p;
+
+		progress_start(&p, path, st.size, true);
+		exit_code = transfer_out(cli, path, STDOUT_FILENO, "standard output", &p);
+		progress_end(&p);
+		return exit_code;
+	}
+	local = into && slash && slash[1] ? mem_printf("%s/%s", dest, slash + 1) : mem_strdup(dest);
+	exit_code = get_tree(cli, path, local, &st, totals);
+	mem_free(local);
+	return exit_code;
+}
+
+static int run(struct cli *cli)
+{
+	const struct values *v = cli->values;
+	const char *dest = cli->words[cli->word_count - 1];
+	struct totals totals = {0};
+	struct stat st;
+	bool into;
+	int exit_code;
+
+	catch_interrupts();
+	cli->json &= strcmp(dest, "-") != 0; /* then standard output is for the bytes, whatever happens */
+	exit_code = cli_connect(cli);
+	if (exit_code == CLI_OK && v->parents && strcmp(dest, "-"))
+		exit_code = make_local_parents(cli, dest);
+	if (exit_code != CLI_OK)
+		return exit_code;
+	into = stat(dest, &st) == 0 && S_ISDIR(st.st_mode);
+	if (cli->word_count > 2 && !into)
+		return cli_fail(cli, "the destination %s is not a directory", dest);
+	for (int i = 0; i < cli->word_count - 1 && exit_code == CLI_OK; i++)
+		exit_code = get_one(cli, cli->words[i], dest, into, &totals);
+	if (exit_code == CLI_OK && cli->json)
+		printf("{\"files\":%llu,\"bytes\":%llu}\n", (unsigned long long)totals.files, (unsigned long long)totals.bytes);
+	return exit_code;
+}
+
+const struct cli_command cmd_get = {
+	.name = "get",
+	.args = "PATH... DEST",
+	.summary = "copy files of the store to local files",
+	.details = "DEST - is standard output. A local file appears under its name when all of it was read and checked.\n\n"
+	           "Examples:\n"
+	           "  craton get /models/model.bin .\n"
+	           "  craton get -r /runs/gpt ./gpt\n"
+	           "  craton get /archive/run.tar - | tar x\n",
+	.opts = opts,
+	.values_bytes = sizeof(struct values),
+	.min_words = 2,
+	.max_words = CLI_WORDS,
+	.run = run,
+};

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/local.h"
+#include "client/cli/process.h"
+#include "client/cli/store_status.h"
+#include "common/base/check.h"
+#include "common/base/mem.h"
+
+enum { END_TIMEOUT_MS = 60000, REGISTER_TIMEOUT_MS = 60000, REGISTER_POLL_MS = 50 };
+
+struct values {
+	struct cli_common common;
+	uint64_t chunkd, capacity;
+	const char *policy;
+};
+
+static const struct opt opts[] = {
+	{.name = "chunkd", .type = OPT_U64, .offset = offsetof(struct values, chunkd), .max = LOCAL_CHUNKD_MAX, .arg = "N",
+	 .help = "up: chunk servers, 6 in a new store; a greater number adds some"},
+	{.name = "policy", .type = OPT_STRING, .offset = offsetof(struct values, policy), .arg = "NAME", .help = "up: coding of a new store, rs-4-2 if not given"},
+	{.name = "capacity", .type = OPT_BYTES, .offset = offsetof(struct values, capacity), .arg = "SIZE",
+	 .help = "up: limit of each chunk server of a new store, 8G if not given"},
+	CLI_COMMON_OPTS(struct values),
+	{0},
+};
+
+static int up_wait(struct cli *cli, const struct local *local)
+{
+	uint64_t deadline = process_clock_ms() + REGISTER_TIMEOUT_MS;
+	char *conf = mem_printf("%s/craton.conf", local->dir);
+	struct store_status status;
+	int exit_code, r;
+
+	cli->config = conf;
+	exit_code = cli_connect(cli);
+	while (exit_code == CLI_OK) {
+		r = store_status_fetch(cli->store, &status);
+		if (r < 0) {
+			exit_code = cli_fail(cli, "the store does not answer: %s", cr_error());
+			break;
+		}
+		if (status.servers_up >= local->chunkd_count) {
+			store_status_fini(&status);
+			break;
+		}
+		if (process_clock_ms() > deadline)
+			exit_code = cli_fail(cli, "only %llu of %llu chunk servers registered within %d s; look at: craton local logs %s",
+			                     (unsigned long long)status.servers_up, (unsigned long long)local->chunkd_count,
+			                     REGISTER_TIMEOUT_MS / 1000, local->dir);
+		store_status_fini(&status);
+		process_sleep_ms(REGISTER_POLL_MS);
+	}
+	mem_free(conf);
+	cli->config = NULL;
+	return exit_code;
+}
+
+static int up(struct cli *cli, const char *dir, const char *word)
+{
+	const struct values *v = cli->values;
+	struct local wanted = {.chunkd_count = v->chunkd, .capacity_bytes = v->capacity, .policy = v->policy}, local;
+	struct err err = {0};
+	uint64_t started = 0;
+	int exit_code = CLI_OK;
+
+	(void)word;
+	if (local_create(dir, &wanted, &local, &err) < 0)
+		return cli_fail(cli, "%s", err.text);
+	for (uint64_t i = 0; i < local_daemon_count(&local) && exit_code == CLI_OK; i++) {
+		char name[LOCAL_NAME_BYTES];
+		bool now;
+
+		local_daemon_name(&local, i, name);
+		if (local_start(&local, name, &now, &err) < 0)
+			exit_code = cli_fail(cli, "%s", err.text);
+		else
+			started += now;
+	}
+	if (exit_code == CLI_OK)
+		exit_code = up_wait(cli, &local);
+	if (exit_code == CLI_OK && cli->json)
+		printf("{\"dir\":\"%s\",\"config\":\"%s/craton.conf\",\"started\":%llu,\"daemons\":%llu}\n", local.dir, local.dir,
+		       (unsigned long long)started, (unsigned long long)local_daemon_count(&local));
+	else if (exit_code == CLI_OK)
+		printf("The store runs: 1 metad, %llu chunkd, %s, up to %llu MiB each (%llu of them started now).\n"
+		       "Use it with:   export CRATON_CONF=%s/craton.conf\n",
+		       (unsigned long long)local.chunkd_count, local.policy, (unsigned long long)(local.capacity_bytes >> 20),
+		       (unsigned long long)started, local.dir);
+	local_fini(&local);
+	return exit_code;
+}
+
+static int down(struct cli *cli, const char *dir, const char *word)
+{
+	struct local local;
+	struct err err = {0};
+	int exit_code = CLI_OK;
+
+	(void)word;
+	if (local_load(dir, &local, &err) < 0)
+		return cli_fail(cli, "%s", err.text);
+	for (uint64_t i = local_daemon_count(&local); i-- > 0;) { /* metad last: the others say goodbye to it */
+		char name[LOCAL_NAME_BYTES];
+		int r;
+
+		local_daemon_name(&local, i, name);
+		r = process_end(local.dir, name, SIGTERM, END_TIMEOUT_MS, &err);
+		if (r < 0 && r != ERR_NOENT)
+			exit_code = cli_fail(cli, "%s", err.text);
+	}
+	local_fini(&local);
+	return exit_code;
+}
+
+static void status_line(const struct cli *cli, const struct local *local, const char *name, bool first)
+{
+	pid_t pid = process_pid(local->dir, name);
+	char address[128] = "";
+
+	if (pid)
+		process_address(local->dir, name, address, sizeof(address));
+	if (cli->json)
+		printf("%s{\"name\":\"%s\",\"running\":%s,\"pid\":%d,\"address\":\"%s\",\"cpu_s\":%.2f,\"peak_bytes\":%llu}", first ? "" : ",", name,
+		       pid ? "true" : "false", (int)pid, address, pid ? process_cpu_s(pid) : 0.0,
+		       (unsigned long long)(pid ? process_peak_bytes(pid) : 0));
+	else if (pid)
+		printf("%-10s running  pid %-8d %-21s  log %s/%s/daemon.log\n", name, (int)pid, address, local->dir, name);
+	else
+		printf("%-10s stopped  %*s  log %s/%s/daemon.log\n", name, 34, "", local->dir, name);
+}
+
+static int status(struct cli *cli, const char *dir, const char *word)
+{
+	struct local local;
+	struct err err = {0};
+
+	(void)word;
+	if (local_load(dir, &local, &err) < 0)
+		return cli_fail(cli, "%s", err.text);
+	if (cli->json)
+		printf("{\"dir\":\"%s\",\"config\":\"%s/craton.conf\",\"daemons\":[", local.dir, local.dir);
+	for (uint64_t i = 0; i < local_daemon_count(&local); i++) {
+		char name[LOCAL_NAME_BYTES];
+
+		local_daemon_name(&local, i, name);
+		status_line(cli, &local, name, i == 0);
+	}
+	if (cli->json)
+		printf("]}\n");
+	local_fini(&local);
+	return CLI_OK;
+}
+
+static int print_log(struct cli *cli, const struct local *local, const char *name, bool title)
+{
+	char *path = mem_printf("%s/%s/daemon.log", local->dir, name), text[4096];
+	FILE *f = fopen(path, "re");
+	size_t n;
+	int exit_code = CLI_OK;
+
+	if (title)
+		printf("==> %s <==\n", path);
+	if (!f && errno != ENOENT)
+		exit_code = cli_fail(cli, "cannot read %s: %s", path, strerror(errno));
+	while (f && (n = fread(text, 1, sizeof(text), f)) > 0)
+		fwrite(text, 1, n, stdout);
+	if (f)
+		fclose(f);
+	mem_free(path);
+	return exit_code;
+}
+
+static int logs(struct cli *cli, const char *dir, const char *word)
+{
+	struct local local;
+	struct err err = {0};
+	int exit_code = CLI_OK;
+
+	if (local_load(dir, &local, &err) < 0)
+		return cli_fail(cli, "%s", err.text);
+	if (word)
+		exit_code = local_check_name(&local, word, &err) < 0 ? cli_fail(cli, "%s", err.text) : print_log(cli, &local, word, false);
+	for (uint64_t i = 0; !word && i < local_daemon_count(&local) && exit_code == CLI_OK; i++) {
+		char name[LOCAL_NAME_BYTES];
+
+		local_daemon_name(&local, i, name);
+		exit_code = print_log(cli, &local, name, true);
+	}
+	local_fini(&local);
+	return exit_code;
+}
+
+static int one(struct cli *cli, const char *dir, const char *name, int signal)
+{
+	struct local local;
+	struct err err = {0};
+	bool started;
+	int r;
+
+	if (local_load(dir, &local, &err) < 0)
+		return cli_fail(cli, "%s", err.text);
+	r = local_check_name(&local, name, &err);
+	if (r == ERR_OK)
+		r = signal ? process_end(local.dir, name, signal, END_TIMEOUT_MS, &err) : local_start(&local, name, &started, &err);
+	local_fini(&local);
+	return r < 0 ? cli_fail(cli, "%s", err.text) : CLI_OK;
+}
+
+static int do_kill(struct cli *cli, const char *dir, const char *name) { return one(cli, dir, name, SIGKILL); }
+static int do_stop(struct cli *cli, const char *dir, const char *name) { return one(cli, dir, name, SIGTERM); }
+static int do_start(struct cli *cli, const char *dir, const char *name) { return one(cli, dir, name, 0); }
+
+static const struct {
+	const char *name;
+	int min_words, max_words;
+	int (*run)(struct cli *cli, const char *dir, const char *word);
+} actions[] = {
+	{"up", 1, 1, up},      {"down", 1, 1, down},    {"status", 1, 1, status},   {"logs", 1, 2, logs},
+	{"kill", 2, 2, do_kill}, {"stop", 2, 2, do_stop}, {"start", 2, 2, do_start},
+};
+
+static int run(struct cli *cli)
+{
+	int words = cli->word_count - 1;
+
+	for (size_t i = 0; i < ARRAY_COUNT(actions); i++) {
+		if (strcmp(actions[i].name, cli->words[0]))
+			continue;
+		if (words < actions[i].min_words || words > actions[i].max_words)
+			return cli_usage(cli, "%s expects %s", actions[i].name,
+			                 actions[i].max_words == 1 ? "DIR" : actions[i].min_words == 2 ? "DIR NAME" : "DIR [NAME]");
+		return actions[i].run(cli, cli->words[1], words > 1 ? cli->words[2] : NULL);
+	}
+	return cli_usage(cli, "there is no action '%s'; there are up, down, status, logs, kill, stop, start", cli->words[0]);
+}
+
+const struct cli_command cmd_local = {
+	.name = "local",
+	.args = "up|down|status|logs DIR | kill|stop|start DIR NAME",
+	.summary = "run a whole store on this machine",
+	.details = "Real daemons on loopback: metad-1, chunkd-1, chunkd-2, ... with the files of each in DIR/NAME and the configuration for\n"
+	           "clients in DIR/craton.conf. `up` may be repeated and continues what is there; `kill` is kill -9, `stop` a clean stop.\n"
+	           "Failure domains are the chunk servers.\n\n"
+	           "Examples:\n"
+	           "  craton local up /var/tmp/store\n"
+	           "  craton local up /var/tmp/store --chunkd 9 --policy rs-6-3 --capacity 20G\n"
+	           "  export CRATON_CONF=/var/tmp/store/craton.conf; craton ls /\n"
+	           "  craton local kill /var/tmp/store chunkd-3; craton status; craton local start /var/tmp/store chunkd-3\n"
+	           "  craton local logs /var/tmp/store metad-1\n"
+	           "  craton local down /var/tmp/store\n",
+	.opts = opts,
+	.values_bytes = sizeof(struct values),
+	.min_words = 1,
+	.max_words = 3,
+	.run = run,
+};

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/cli_stat.h"
+#include "common/base/mem.h"
+
+struct values {
+	struct cli_common common;
+	bool recursive, brief;
+};
+
+static const struct opt opts[] = {
+	{.name = "recursive", .letter = 'r', .type = OPT_FLAG, .offset = offsetof(struct values, recursive), .help = "list directories below too"},
+	{.name = "names", .letter = '1', .type = OPT_FLAG, .offset = offsetof(struct values, brief), .help = "print names only"},
+	CLI_COMMON_OPTS(struct values),
+	{0},
+};
+
+static void print_entry(const struct cli *cli, const char *path, const struct cr_stat *st)
+{
+	const struct values *v = cli->values;
+	char mode[10], mtime[32], *name;
+	struct buf out;
+	struct json j;
+
+	if (cli->json) {
+		buf_init(&out, 64 << 10);
+		json_init(&j, &out);
+		json_object(&j, NULL);
+		json_str(&j, "name", path);
+		cli_stat_json(&j, st);
+		json_end_object(&j);
+		cli_print_json(&out);
+		buf_fini(&out);
+		return;
+	}
+	name = cli_printable(path);
+	if (v->brief) {
+		printf("%s\n", name);
+	} else {
+		cli_format_mode(st->mode, mode);
+		cli_format_time(st->mtime_ns, mtime);
+		printf("%c%s %5u:%-5u %14llu %s %s%s%s\n", st->type == CR_TYPE_DIR ? 'd' : st->type == CR_TYPE_SYMLINK ? 'l' : '-', mode, st->uid, st->gid,
+		       (unsigned long long)st->size, mtime, name, st->type == CR_TYPE_DIR ? "/" : "",
+		       st->type == CR_TYPE_FILE && !st->complete ? " (not complete)" : "");
+	}
+	mem_free(name);
+}
+
+/* `shown` is what stands before names: "" for the directory asked for. */
+static int list(struct cli *cli, const char *path, const char *shown)
+{
+	const struct values *v = cli->values;
+	struct cr_dirent *entry = MEM_NEW(struct cr_dirent);
+	struct cr_dir *dir;
+	int exit_code = CLI_OK;
+	int r = cr_opendir(cli->store, path, &dir);
+
+	if (r < 0) {
+		mem_free(entry);
+		return cli_fail(cli, "%s", cr_error());
+	}
+	while (exit_code == CLI_OK && (r = cr_readdir(dir, entry)) == 1) {
+		char *name = mem_printf("%s%s", shown, entry->name);
+
+		print_entry(cli, name, &entry->stat);
+		if (v->recursive && entry->stat.type == CR_TYPE_DIR) {
+			char *below = mem_printf("%s/%s", strcmp(path, "/") ? path : "", entry->name);
+			char *prefix = mem_printf("%s/", name);
+
+			exit_code = list(cli, below, prefix);
+			mem_free(below);
+			mem_free(prefix);
+		}
+		mem_free(name);
+	}
+	if (r < 0)
+		exit_code = cli_fail(cli, "%s", cr_error());
+	cr_closedir(dir);
+	mem_free(entry);
+	return exit_code;
+}
+
+static int run(struct cli *cli)
+{
+	const char *path = cli->word_count ? cli->words[0] : "/";
+	struct cr_stat st;
+	int exit_code = cli_connect(cli);
+
+	if (exit_code != CLI_OK)
+		return exit_code;
+	if (cr_stat(cli->store, path, &st) < 0)
+		return cli_fail(cli, "%s", cr_error());
+	if (st.type == CR_TYPE_DIR)
+		return list(cli, path, "");
+	print_entry(cli, path, &st);
+	return CLI_OK;
+}
+
+const struct cli_command cmd_ls = {
+	.name = "ls",
+	.args = "[PATH]",
+	.summary = "list a directory",
+	.details = "JSON: one object an entry: name, type, size, mode, uid, gid, nlink, mtime_ns, ctime_ns, inode, complete.\n\n"
+	           "Examples:\n"
+	           "  craton ls /data\n"
+	           "  craton ls -r --json /runs\n",
+	.opts = opts,
+	.values_bytes = sizeof(struct values),
+	.min_words = 0,
+	.max_words = 1,
+	.run = run,
+};

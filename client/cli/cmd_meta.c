@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/tool.h"
+#include "common/base/mem.h"
+#include "common/code/backup.h"
+
+struct values {
+	struct cli_common common;
+};
+
+static const struct opt opts[] = {CLI_COMMON_OPTS(struct values), {0}};
+
+/* A backup on its way into a file; what arrives is checked before it is written. */
+struct taking {
+	int fd;
+	struct backup_check check;
+	struct err err;
+};
+
+static int write_all(int fd, const char *data, size_t len, struct err *err)
+{
+	while (len > 0) {
+		ssize_t n = write(fd, data, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return err_set(err, err_from_errno(errno), "cannot write the backup: %s", strerror(errno));
+		data += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int take_part(const void *data, size_t len, void *user)
+{
+	struct taking *t = user;
+	int r = t->check.number == 0 ? backup_check_header(&t->check, slice_of(data, len), &t->err)
+	                             : backup_check_section(&t->check, slice_of(data, len), NULL, NULL, &t->err);
+
+	return r < 0 ? r : write_all(t->fd, data, len, &t->err);
+}
+
+static void print_done(const struct cli *cli, const struct taking *t, const char *path)
+{
+	struct buf out;
+	struct json j;
+
+	buf_init(&out, 16 << 10);
+	json_init(&j, &out);
+	json_object(&j, NULL);
+	json_str(&j, "file", path);
+	json_u64(&j, "bytes", t->check.bytes);
+	json_u64(&j, "rows", t->check.rows);
+	json_u64(&j, "applied_index", t->check.header.applied_index);
+	json_end_object(&j);
+	if (cli->json)
+		cli_print_json(&out);
+	else
+		printf("%s: %llu rows as of index %llu, %llu bytes\n", path, (unsigned long long)t->check.rows,
+		       (unsigned long long)t->check.header.applied_index, (unsigned long long)t->check.bytes);
+	buf_fini(&out);
+}
+
+/* 0, or what went wrong in t->err or cr_error(). */
+static int take(struct cli *cli, struct taking *t)
+{
+	int r = cr_meta_backup(cli->store, take_part, t);
+
+	if (r < 0 && !t->err.code)
+		return err_set(&t->err, ERR_IO, "%s", cr_error());
+	if (r == 0 && !t->check.ended)
+		return err_set(&t->err, ERR_PROTO, "metad ended the backup before its last section; use a client of its version");
+	return r;
+}
+
+/* Under another name until it is whole and durable: a file of that name is a backup. */
+static int into_file(struct cli *cli, struct taking *t, const char *path)
+{
+	char *temp = mem_printf("%s.tmp", path);
+	int r = 0;
+
+	t->fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (t->fd < 0)
+		r = err_set(&t->err, err_from_errno(errno), "cannot write %s: %s", temp, strerror(errno));
+	if (r == 0)
+		r = take(cli, t);
+	if (r == 0 && (fsync(t->fd) < 0 || rename(temp, path) < 0))
+		r = err_set(&t->err, err_from_errno(errno), "cannot write %s: %s", path, strerror(errno));
+	if (t->fd >= 0)
+		close(t->fd);
+	if (r != 0)
+		unlink(temp);
+	mem_free(temp);
+	return r;
+}
+
+static int backup(struct cli *cli, const char *path)
+{
+	struct taking t = {.fd = STDOUT_FILENO};
+	bool to_stdout = !strcmp(path, "-");
+	int exit_code, r;
+
+	if (to_stdout && cli->json)
+		return cli_usage(cli, "the backup itself goes to standard output: leave --json out, or name a file");
+	exit_code = cli_connect(cli);
+	if (exit_code != CLI_OK)
+		return exit_code;
+	r = to_stdout ? take(cli, &t) : into_file(cli, &t, path);
+	if (r != 0)
+		return cli_fail(cli, "%s", t.err.text);
+	if (!to_stdout)
+		print_done(cli, &t, path);
+	return CLI_OK;
+}
+
+static int restore(struct cli *cli, const char *dir, const char *file)
+{
+	char *config = tool_config(cli);
+	int exit_code;
+
+	if (!config)
+		return CLI_FAILED;
+	exit_code = tool_run(cli, "craton-metad", (const char *const[]){"--restore", file, "--dir", dir, "-c", config, NULL});
+	mem_free(config);
+	return exit_code;
+}
+
+static int run(struct cli *cli)
+{
+	bool is_backup = !strcmp(cli->words[0], "backup");
+
+	if (!is_backup && strcmp(cli->words[0], "restore"))
+		return cli_usage(cli, "there is no action '%s'; there are backup, restore", cli->words[0]);
+	if (cli->word_count != (is_backup ? 2 : 3))
+		return cli_usage(cli, is_backup ? "backup expects FILE" : "restore expects DIR and FILE");
+	return is_backup ? backup(cli, cli->words[1]) : restore(cli, cli->words[1], cli->words[2]);
+}
+
+const struct cli_command cmd_meta = {
+	.name = "meta",
+	.args = "backup FILE | restore DIR FILE",
+	.summary = "save the metadata, and make them anew from a backup",
+	.details = "`backup` writes all metadata as they are now, while the store goes on, to FILE (`-`: standard output). Chunks are not in it.\n"
+	           "`restore` makes the metadata in DIR, where no metadata lie, of a backup of the configuration's cluster; metad is not running\n"
+	           "there and is started after it. Files written after the backup are not known then, files removed after it are there again, but\n"
+	           "their chunks may be gone. docs/DEPLOY.md says what else follows.\n"
+	           "JSON: backup: file, bytes, rows, applied_index; restore: text.\n\n"
+	           "Examples:\n"
+	           "  craton meta backup /backup/craton-meta\n"
+	           "  craton meta backup - | ssh backup-host 'cat >craton-meta'\n"
+	           "  craton meta restore /var/lib/craton/metad /backup/craton-meta\n",
+	.opts = opts,
+	.values_bytes = sizeof(struct values),
+	.min_words = 1,
+	.max_words = 3,
+	.run = run,
+};

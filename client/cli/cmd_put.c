@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/transfer.h"
+#include "common/base/mem.h"
+
+struct values {
+	struct cli_common common;
+	bool recursive, parents, exclusive;
+};
+
+static const struct opt opts[] = {
+	{.name = "recursive", .letter = 'r', .type = OPT_FLAG, .offset = offsetof(struct values, recursive), .help = "copy directories with all they hold"},
+	{.name = "parents", .letter = 'p', .type = OPT_FLAG, .offset = offsetof(struct values, parents), .help = "make missing parents of the destination"},
+	{.name = "exclusive", .letter = 'x', .type = OPT_FLAG, .offset = offsetof(struct values, exclusive), .help = "fail if the destination file exists"},
+	CLI_COMMON_OPTS(struct values),
+	{0},
+};
+
+struct totals {
+	uint64_t files, bytes;
+};
+
+static int put_file(struct cli *cli, const char *local, const char *path, struct totals *totals)
+{
+	const struct values *v = cli->values;
+	struct progress p;
+	struct stat st;
+	int fd = strcmp(local, "-") ? open(local, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
+	int exit_code;
+
+	if (fd < 0)
+		return cli_fail(cli, "cannot open %s: %s", local, strerror(errno));
+	if (fstat(fd, &st) < 0)
+		st = (struct stat){.st_mode = 0644};
+	progress_start(&p, local, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0, cli->json);
+	exit_code = transfer_in(cli, fd, local, path, S_ISREG(st.st_mode) ? st.st_mode & 0777 : 0644, v->exclusive, &p);
+	progress_end(&p);
+	close(fd);
+	if (exit_code == CLI_OK) {
+		totals->files++;
+		totals->bytes += p.done;
+	}
+	return exit_code;
+}
+
+/* The directories that lead to where we are: a link back to one of them would be followed for ever. */
+struct above {
+	const struct above *up;
+	dev_t dev;
+	ino_t ino;
+};
+
+static bool leads_back(const struct above *up, const struct stat *st)
+{
+	for (; up; up = up->up)
+		if (up->dev == st->st_dev && up->ino == st->st_ino)
+			return true;
+	return false;
+}
+
+static int put_tree(struct cli *cli, const char *local, const char *path, const struct above *up, struct totals *totals)
+{
+	const struct values *v = cli->values;
+	struct above here = {.up = up};
+	int exit_code = CLI_OK;
+	struct dirent *e;
+	struct stat st;
+	DIR *dir;
+
+	if (!strcmp(local, "-"))
+		return put_file(cli, local, path, totals);
+	if (stat(local, &st) < 0)
+		return cli_fail(cli, "cannot open %s: %s", local, strerror(errno));
+	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
+		return cli_fail(cli, "%s is neither a file nor a directory", local);
+	if (!S_ISDIR(st.st_mode))
+		return put_file(cli, local, path, totals);
+	if (!v->recursive)
+		return cli_fail(cli, "%s is a directory; give -r to copy it with all it holds", local);
+	if (leads_back(up, &st))
+		return cli_fail(cli, "%s is a link back to a directory above it; remove it", local);
+	here.dev = st.st_dev;
+	here.ino = st.st_ino;
+	if (cr_mkdir(cli->store, path, st.st_mode & 0777) < 0) {
+		struct cr_stat there;
+
+		if (cr_stat(cli->store, path, &there) < 0 || there.type != CR_TYPE_DIR)
+			return cli_fail(cli, "cannot make %s: %s", path, cr_error());
+	}
+	dir = opendir(local);
+	if (!dir)
+		return cli_fail(cli, "cannot read %s: %s", local, strerror(errno));
+	while (exit_code == CLI_OK && (errno = 0, e = readdir(dir))) {
+		char *from, *to;
+
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		from = mem_printf("%s/%s", local, e->d_name);
+		to = mem_printf("%s/%s", strcmp(path, "/") ? path : "", e->d_name);
+		exit_code = put_tree(cli, from, to, &here, totals);
+		mem_free(from);
+		mem_free(to);
+	}
+	if (exit_code == CLI_OK && errno)
+		exit_code = cli_fail(cli, "cannot read %s: %s", local, strerror(errno));
+	closedir(dir);
+	return exit_code;
+}
+
+static int make_parents(struct cli *cli, const char *dest, bool dest_is_dir)
+{
+	char *dir = mem_strdup(dest), *slash = strrchr(dir, '/');
+	int r = 0;
+
+	if (!dest_is_dir && slash)
+		*slash = '\0';
+	if (*dir)
+		r = cr_mkdir_parents(cli->store, dir, 0777);
+	mem_free(dir);
+	return r < 0 ? cli_fail(cli, "%s", cr_error()) : CLI_OK;
+}
+
+static int put_one(struct cli *cli, const char *local, const char *dest, bool into, struct totals *totals)
+{
+	const char *slash;
+	char *trimmed = mem_strdup(local), *path;
+	size_t n = strlen(trimmed);
+	int exit_code;
+
+	while (n > 1 && trimmed[n - 1] == '/')
+		trimmed[--n] = '\0';
+	slash = strrchr(trimmed, '/');
+	if (into && !strcmp(local, "-")) {
+		mem_free(trimmed);
+		return cli_usage(cli, "standard input needs a file name as destination, and %s is a directory", dest);
+	}
+	path = into ? mem_printf("%s/%s", strcmp(dest, "/") ? dest : "", slash ? slash + 1 : trimmed) : mem_strdup(dest);
+	exit_code = put_tree(cli, trimmed, path, NULL, totals);
+	mem_free(path);
+	mem_free(trimmed);
+	return exit_code;
+}
+
+static int run(struct cli *cli)
+{
+	const struct values *v = cli->values;
+	const char *dest = cli->words[cli->word_count - 1];
+	bool many = cli->word_count > 2, slash = dest[strlen(dest) ? strlen(dest) - 1 : 0] == '/';
+	struct totals totals = {0};
+	struct cr_stat st;
+	bool into;
+	int exit_code = cli_connect(cli);
+
+	if (exit_code == CLI_OK && v->parents)
+		exit_code = make_parents(cli, dest, many || slash);
+	if (exit_code != CLI_OK)
+		return exit_code;
+	into = cr_stat(cli->store, dest, &st) == 0 && st.type == CR_TYPE_DIR;
+	if ((many || slash) && !into)
+		return cli_fail(cli, "the destination %s is not a directory; make it with: craton mkdir -p %s", dest, dest);
+	for (int i = 0; i < cli->word_count - 1 && exit_code == CLI_OK; i++)
+		exit_code = put_one(cli, cli->words[i], dest, into, &totals);
+	if (exit_code == CLI_OK && cli->json)
+		printf("{\"files\":%llu,\"bytes\":%llu}\n", (unsigned long long)totals.files, (unsigned long long)totals.bytes);
+	return exit_code;
+}
+
+const struct cli_command cmd_put = {
+	.name = "put",
+	.args = "SOURCE... DEST",
+	.summary = "copy local files into the store",
+	.details = "SOURCE - is standard input. A file appears under its name when all of it is stored, coded and synced; an older file of\n"
+	           "that name is replaced in the same instant. If DEST is a directory, sources are copied into it.\n\n"
+	           "Examples:\n"
+	           "  craton put model.bin /models/model.bin\n"
+	           "  craton put -r -p ./dataset /data/\n"
+	           "  tar c run | craton put - /archive/run.tar\n",
+	.opts = opts,
+	.values_bytes = sizeof(struct values),
+	.min_words = 2,
+	.max_words = CLI_WORDS,
+	.run = run,
+};

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * local: a whole store on this machine, in a folder: DIR/craton.conf and DIR/secret for its clients, DIR/local.conf with what `up` was
+ * asked for, and one folder per daemon: metad-1, chunkd-1, chunkd-2, ... Other files in DIR are left alone.
+ */
+#ifndef CLIENT_CLI_LOCAL_H
+#define CLIENT_CLI_LOCAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "common/base/err.h"
+
+struct local {
+	char *dir;              /* absolute */
+	uint64_t chunkd_count;
+	uint64_t capacity_bytes;
+	const char *policy;
+	uint64_t metad_port;
+	void *arena;            /* private */
+};
+
+enum { LOCAL_NAME_BYTES = 32, LOCAL_CHUNKD_MAX = 64 };
+
+/* Reads DIR/local.conf. ERR_NOENT if there is no store in DIR. */
+int local_load(const char *dir, struct local *ret_local, struct err *err);
+/* Makes the store's files if they are missing; `wanted` as asked (chunkd_count 0 and the like: keep or default). */
+int local_create(const char *dir, const struct local *wanted, struct local *ret_local, struct err *err);
+void local_fini(struct local *local);
+
+/* Names in starting order: index 0 is metad-1. */
+uint64_t local_daemon_count(const struct local *local);
+void local_daemon_name(const struct local *local, uint64_t index, char ret_name[LOCAL_NAME_BYTES]);
+/* ERR_NOENT with the known names. */
+int local_check_name(const struct local *local, const char *name, struct err *err);
+
+/* Starts a daemon that does not run and waits until it serves; *ret_started: false if it ran already. */
+int local_start(struct local *local, const char *name, bool *ret_started, struct err *err);
+/* Gives metad another port if the one on record is taken; rewrites craton.conf. */
+int local_settle_port(struct local *local, struct err *err);
+
+#endif

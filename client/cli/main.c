@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* craton: the command line of the store. This file finds the command, parses its options and prints help; cmd_*.c do the work. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/cli.h"
+#include "common/base/check.h"
+#include "common/base/mem.h"
+
+static const struct cli_command *const commands[] = {
+	&cmd_put,    &cmd_get, &cmd_cat,    &cmd_ls,     &cmd_stat,   &cmd_mkdir, &cmd_mv,    &cmd_ln,  &cmd_rm, &cmd_truncate,
+	&cmd_inspect, &cmd_df, &cmd_policy, &cmd_status, &cmd_gc, &cmd_config, &cmd_doctor, &cmd_local, &cmd_bench, &cmd_dataset,
+	&cmd_mount,  &cmd_umount,
+	&cmd_cluster, &cmd_disk, &cmd_meta, &cmd_server,
+};
+
+static void print_commands(FILE *f)
+{
+	fprintf(f, "Usage: craton COMMAND [OPTIONS] [ARGUMENTS]\n\n"
+	           "Craton is an erasure-coded store for the checkpoints and datasets of ML training.\n\nCommands:\n");
+	for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
+		fprintf(f, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
+	fprintf(f, "\nStart a store on this machine:  craton local up DIR\n"
+	           "Help on a command:              craton COMMAND --help\n"
+	           "Paths in the store start with /; exit codes: 0 done, 1 failed, 2 wrong usage.\n");
+}
+
+static void print_help(const struct cli_command *c)
+{
+	char *opts = opt_help(c->opts);
+
+	printf("Usage: craton %s [OPTIONS]%s%s\n\n%s.\n\nOptions:\n%s\n%s", c->name, *c->args ? " " : "", c->args, c->summary, opts, c->details);
+	free(opts);
+}
+
+static const struct cli_command *find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+static int run(const struct cli_command *c, int argc, char **argv)
+{
+	static const char *words[CLI_WORDS];
+	struct cli cli = {.command = c->name, .words = words};
+	struct opt_parser parser;
+	struct cli_common *common;
+	struct err err = {0};
+	int exit_code;
+
+	cli.values = mem_zalloc(c->values_bytes);
+	common = cli.values; /* stands first in every command's values */
+	opt_init(&parser, c->opts, cli.values);
+	for (int i = 1; i < argc; i++) /* so that a usage error is JSON too */
+		cli.json |= !strcmp(argv[i], "--json");
+	if (opt_parse_cli(&parser, argc, argv, words, CLI_WORDS, &cli.word_count, &err) < 0) {
+		exit_code = cli_usage(&cli, "%s", err.text);
+	} else if (common->help) {
+		print_help(c);
+		exit_code = CLI_OK;
+	} else if (cli.word_count < c->min_words || cli.word_count > c->max_words) {
+		exit_code = cli_usage(&cli, "expects %s%s", *c->args ? c->args : "no arguments",
+		                      cli.word_count > c->max_words ? "; there are too many arguments" : "");
+	} else {
+		cli.config = common->config;
+		cli.json = common->json;
+		cli.timeout_ms = common->timeout_ms;
+		exit_code = c->run(&cli);
+		cr_disconnect(cli.store);
+	}
+	opt_fini(&parser);
+	mem_free(cli.values);
+	return exit_code;
+}
+
+/* Descriptors that the caller has closed would be given to sockets, and data meant for stdout go there: they fail instead. */
+static void hold_standard_descriptors(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			_exit(CLI_FAILED);
+}
+
+int main(int argc, char **argv)
+{
+	const struct cli_command *c;
+	struct cli none = {0};
+	int exit_code;
+
+	hold_standard_descriptors();
+	if (argc < 2) {
+		print_commands(stderr);
+		return CLI_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		if (argc > 2 && (c = find(argv[2])))
+			print_help(c);
+		else
+			print_commands(stdout);
+		return CLI_OK;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("craton %s\n", cr_version());
+		return CLI_OK;
+	}
+	c = find(argv[1]);
+	if (!c)
+		return cli_usage(&none, "there is no command '%s'", argv[1]);
+	exit_code = run(c, argc - 1, argv + 1);
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "craton %s: cannot write to standard output\n", c->name);
+		exit_code = exit_code ? exit_code : CLI_FAILED;
+	}
+	return exit_code;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/cli/transfer.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/mem.h"
+
+enum { PIECE_BYTES = 4 << 20, PIECES = 4 };
+
+int transfer_in(struct cli *cli, int fd, const char *local_name, const char *path, uint32_t mode, bool exclusive, struct progress *p)
+{
+	struct cr_file *file;
+	uint64_t offset = 0;
+	uint8_t *buf;
+	int exit_code = CLI_OK;
+
+	if (cr_open(cli->store, path, CR_WRITE | CR_ATOMIC | (exclusive ? CR_EXCL : 0), mode, &file) < 0)
+		return cli_fail(cli, "%s", cr_error());
+	buf = mem_alloc(PIECE_BYTES);
+	for (;;) {
+		ssize_t n = read(fd, buf, PIECE_BYTES);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			exit_code = cli_fail(cli, "cannot read %s: %s", local_name, strerror(errno));
+		if (n <= 0)
+			break;
+		if (cr_pwrite(file, buf, (size_t)n, offset) < 0) {
+			exit_code = cli_fail(cli, "%s", cr_error());
+			break;
+		}
+		offset += (uint64_t)n;
+		progress_add(p, (uint64_t)n);
+	}
+	mem_free(buf);
+	if (exit_code != CLI_OK)
+		cr_abort(file);
+	else if (cr_close(file) < 0)
+		exit_code = cli_fail(cli, "%s", cr_error());
+	return exit_code;
+}
+
+/* A ring of reads in flight, written out in order. */
+struct piece {
+	struct cr_op op;
+	sem_t done;
+	uint8_t *buf;
+	uint64_t offset;
+	size_t len;
+};
+
+static void piece_done(struct cr_op *op)
+{
+	sem_post(op->user);
+}
+
+static void piece_start(struct piece *x, struct cr_file *file, uint64_t *next, uint64_t size)
+{
+	x->offset = *next;
+	x->len = size - *next < PIECE_BYTES ? (size_t)(size - *next) : PIECE_BYTES;
+	*next += x->len;
+	x->op.done = piece_done;
+	x->op.user = &x->done;
+	cr_pread_async(file, x->buf, x->len, x->offset, &x->op);
+}
+
+static int write_all(int fd, const uint8_t *data, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, data, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		data += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int copy_out(struct cli *cli, struct cr_file *file, uint64_t size, int fd, const char *local_name, struct progress *p)
+{
+	struct piece pieces[PIECES];
+	uint64_t next = 0;
+	int exit_code = CLI_OK;
+	int in_flight = 0, r;
+
+	for (int i = 0; i < PIECES; i++) {
+		sem_init(&pieces[i].done, 0, 0);
+		pieces[i].buf = mem_aligned(4096, PIECE_BYTES);
+		if (next < size) {
+			piece_start(&pieces[i], file, &next, size);
+			in_flight++;
+		}
+	}
+	for (int i = 0; in_flight; i = (i + 1) % PIECES) {
+		struct piece *x = &pieces[i];
+
+		while (sem_wait(&x->done))
+			;
+		in_flight--;
+		if (exit_code != CLI_OK)
+			continue;
+		if (x->op.result < 0)
+			exit_code = cli_fail(cli, "%s", x->op.error);
+		else if ((size_t)x->op.result != x->len)
+			exit_code = cli_fail(cli, "the file became shorter while it was read; try again");
+		else if ((r = write_all(fd, x->buf, x->len)) < 0)
+			exit_code = cli_fail(cli, "cannot write %s: %s", local_name, strerror(-r));
+		if (exit_code != CLI_OK)
+			continue;
+		progress_add(p, x->len);
+		if (next < size) {
+			piece_start(x, file, &next, size);
+			in_flight++;
+		}
+	}
+	for (int i = 0; i < PIECES; i++) {
+		sem_destroy(&pieces[i].done);
+		mem_free(pieces[i].buf);
+	}
+	return exit_code;
+}
+
+int transfer_out(struct cli *cli, const char *path, int fd, const char *local_name, struct progress *p)
+{
+	struct cr_file *file;
+	struct cr_stat st;
+	int exit_code;
+
+	if (cr_open(cli->store, path, CR_READ, 0, &file) < 0)
+		return cli_fail(cli, "%s", cr_error());
+	if (cr_fstat(file, &st) < 0)
+		exit_code = cli_fail(cli, "%s", cr_error());
+	else if (!st.complete)
+		exit_code = cli_fail(cli, "%s is not complete: it is still being written, or its writer died", path);
+	else
+		exit_code = copy_out(cli, file, st.size, fd, local_name, p);
+	if (cr_close(file) < 0 && exit_code == CLI_OK)
+		exit_code = cli_fail(cli, "%s", cr_error());
+	return exit_code;
+}

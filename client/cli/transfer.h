@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transfer: whole files between local file descriptors and the store. Both directions keep the library busy while the local side is read or
+ * written. Failures are reported through cli_fail and give its exit code; a failed upload leaves nothing visible, a failed download no file.
+ */
+#ifndef CLIENT_CLI_TRANSFER_H
+#define CLIENT_CLI_TRANSFER_H
+
+#include "client/cli/cli.h"
+#include "client/cli/progress.h"
+
+/* Reads fd to its end into a new file `path`, which appears when complete. `exclusive`: it must not exist. */
+int transfer_in(struct cli *cli, int fd, const char *local_name, const char *path, uint32_t mode, bool exclusive, struct progress *p);
+/* Writes all of `path` to fd. */
+int transfer_out(struct cli *cli, const char *path, int fd, const char *local_name, struct progress *p);
+
+#endif

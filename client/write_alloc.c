@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write_alloc: blocks for a file being written, asked for ahead of need. Invariant: an allocation is used only while it is young enough to
+ * be committed, and only if it was made for the servers as they are: after one of them failed or came back all are thrown away.
+ */
+#include "client/write.h"
+
+#include <string.h>
+#include "common/base/sometimes.h"
+
+#define ALLOC_LIFE_NS (10ull * 60 * 1000 * 1000 * 1000)
+
+struct write_allocate {
+	struct session_call call;
+	struct write_stream *stream;
+	Craton__AllocateRequest request;
+	uint32_t avoid[64], slow[64];
+	uint32_t probe;
+	uint64_t asked_ns;
+};
+
+static bool take_target(const Craton__Target *in, struct write_target *out)
+{
+	if (!in || in->token.len != TOKEN_BYTES || in->disk == 0)
+		return false;
+	*out = (struct write_target){.disk = in->disk, .incarnation = in->incarnation};
+	memcpy(out->token, in->token.data, TOKEN_BYTES);
+	return true;
+}
+
+static struct write_alloc *take_allocation(
+	const struct write_stream *s, const Craton__Allocation *in, const struct write_allocate *asked)
+{
+	struct write_alloc *a = MEM_NEW(struct write_alloc);
+	uint32_t width = s->policy->k + s->policy->m, seen = 0;
+
+	a->block = in->block;
+	a->at_ns = asked->asked_ns;
+	a->probe = asked->probe;
+	for (size_t i = 0; i < in->n_targets; i++) {
+		uint32_t index = in->targets[i]->index;
+
+		if (index >= width || seen & 1u << index || !take_target(in->targets[i], &a->targets[index]))
+			break;
+		seen |= 1u << index;
+	}
+	for (size_t i = 0; i < in->n_spares && a->spare_count < LIMIT_M; i++)
+		if (take_target(in->spares[i], &a->spares[a->spare_count]))
+			a->spare_count++;
+	if (seen != (1u << width) - 1 || a->block == 0) {
+		mem_free(a);
+		return NULL;
+	}
+	return a;
+}
+
+static void allocate_failed(struct write_stream *s, int status, const Craton__AllocateReply *reply)
+{
+	struct err err = {0};
+
+	if (s->ending)
+		return;
+	if (status == ERR_NO_PLACEMENT)
+		write_fail(s, status,
+			"write %s: no room for a block of %s: %u more failure domains with free space are needed: see `craton status`",
+			s->path, s->policy->name, reply && reply->missing_domains ? reply->missing_domains : 1);
+	else
+		write_fail(s, session_explain(&s->client->session, &err, status, "write", s->path), "%s", err.text);
+}
+
+/* A server that it avoided is back: with it the block may lie on more domains. */
+static bool avoided_in_vain(const struct write_allocate *a)
+{
+	for (size_t i = 0; i < a->request.n_avoid_disks; i++)
+		if (!disks_avoided(&a->stream->client->disks, a->avoid[i]))
+			return true;
+	return false;
+}
+
+static void allocate_done(struct session_call *call, int status, const ProtobufCMessage *msg)
+{
+	struct write_allocate *a = CONTAINER_OF(call, struct write_allocate, call);
+	struct write_stream *s = a->stream;
+	const Craton__AllocateReply *reply = (const Craton__AllocateReply *)msg;
+
+	s->allocate = NULL;
+	if (status < 0 || !reply) {
+		allocate_failed(s, status < 0 ? status : ERR_PROTO, reply);
+	} else {
+		bool useless;
+
+		disks_learn(&s->client->disks, reply->disks, reply->n_disks);
+		/* Asked for again: the list of the avoided has become shorter. */
+		useless = avoided_in_vain(a);
+		for (size_t i = 0; i < reply->n_blocks && !useless && i < a->request.count; i++) {
+			struct write_alloc *alloc = take_allocation(s, reply->blocks[i], a);
+
+			if (!alloc)
+				break;
+			list_push_back(&s->allocs, &alloc->link);
+			s->alloc_count++;
+		}
+		if (s->alloc_count == 0 && !useless)
+			write_fail(s, ERR_PROTO, "write %s: malformed allocation by metad", s->path);
+	}
+	mem_free(a);
+	write_kick(s);
+}
+
+/* Disks that are avoided; but now and then one that is merely slow is left out, for one block. */
+static void choose_avoid(struct write_allocate *a, struct disks *disks)
+{
+	Craton__AllocateRequest *r = &a->request;
+	size_t n = disks_avoid_list(disks, a->avoid, ARRAY_COUNT(a->avoid));
+
+	for (size_t i = 0; i < n && !a->probe; i++) {
+		if (!disks_probe(disks, a->avoid[i]))
+			continue;
+		SOMETIMES(write_alloc_probed);
+		a->probe = a->avoid[i];
+		a->avoid[i] = a->avoid[--n];
+		r->count = 1;
+	}
+	r->avoid_disks = a->avoid;
+	r->n_avoid_disks = n;
+	r->slow_disks = a->slow;
+	r->n_slow_disks = disks_slow_list(disks, a->slow, ARRAY_COUNT(a->slow));
+}
+
+void write_alloc_ask(struct write_stream *s, uint32_t count)
+{
+	struct write_allocate *a;
+	Craton__AllocateRequest *r;
+
+	if (s->allocate)
+		return;
+	a = MEM_NEW(struct write_allocate);
+	a->stream = s;
+	a->asked_ns = io_now_ns(s->client->io);
+	r = &a->request;
+	craton__allocate_request__init(r);
+	r->inode = s->inode;
+	r->epoch = s->epoch;
+	r->count = count;
+	r->chunk_bytes = s->chunk_bytes;
+	r->cell_bytes = s->cell_bytes;
+	choose_avoid(a, &s->client->disks);
+	a->call = (struct session_call){
+		.method = &rpc_metad_allocate,
+		.request = &r->base,
+		.repeatable = true,
+		.done = allocate_done,
+	};
+	s->allocate = a;
+	session_start(&s->client->session, &a->call);
+}
+
+struct write_alloc *write_alloc_next(struct write_stream *s)
+{
+	uint64_t now_ns = io_now_ns(s->client->io);
+
+	while (!list_empty(&s->allocs)) {
+		struct write_alloc *a = LIST_ENTRY(list_pop_front(&s->allocs), struct write_alloc, link);
+
+		s->alloc_count--;
+		if (now_ns - a->at_ns < ALLOC_LIFE_NS && a->at_ns >= s->client->disks.changed_ns)
+			return a;
+		mem_free(a);
+	}
+	write_alloc_ask(s, 1);
+	return NULL;
+}
+
+void write_alloc_cancel(struct write_stream *s)
+{
+	struct list *l;
+
+	if (s->allocate)
+		session_cancel(&s->allocate->call);
+	while ((l = list_pop_front(&s->allocs)))
+		mem_free(LIST_ENTRY(l, struct write_alloc, link));
+	s->alloc_count = 0;
+}

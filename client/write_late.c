@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write_late: a block that is part of the file while a chunk of it, left behind because it was late, is still on its way. When that is
+ * sealed the same commit, sent again, adds it. Nobody waits for it: neither fsync nor close. It keeps the memory of the left chunks only,
+ * within WRITE_LATE_BLOCKS and WRITE_LATE_SHARE; when others need the memory, or after WRITE_LATE_NS, the chunk is given up, and what is
+ * missing is rebuilt by the store.
+ */
+#include "client/write.h"
+#include "common/base/sometimes.h"
+
+#include "common/base/sometimes.h"
+
+static bool is_left(const struct write_block *b, uint8_t index)
+{
+	return b->chunks[index].state == PICK_LEFT;
+}
+
+static uint32_t left_count(const struct write_block *b)
+{
+	uint32_t n = 0;
+
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
+		n += is_left(b, i);
+	return n;
+}
+
+/* The writer's own memory is his again when his write is done: what lies there cannot be sent later. */
+static bool lies_elsewhere(const struct write_block *b)
+{
+	for (uint32_t n = 0; n < b->stripe_count; n++)
+		for (uint8_t i = 0; b->stripes[n]->in_place && i < b->geom.k; i++)
+			if (is_left(b, i))
+				return true;
+	return false;
+}
+
+bool write_late_keep(struct write_block *b)
+{
+	struct client *client = b->stream->client;
+	uint32_t pages = 0, keep = 0;
+
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
+		if (is_left(b, i) || !list_empty(&b->chunks[i].puts))
+			keep |= 1u << i;
+	if (left_count(b) == 0 || b->stream->ending || client->closing || lies_elsewhere(b) || pool_has_waiters(&client->pool) ||
+		client->late_blocks == WRITE_LATE_BLOCKS)
+		return false;
+	for (uint32_t n = 0; n < b->stripe_count; n++)
+		pages += write_stripe_keep(b->stripes[n], keep);
+	if (client->late_pages + pages > client->pool.max_pages / WRITE_LATE_SHARE)
+		return false;
+	SOMETIMES(write_late_kept);
+	b->state = WRITE_LATE;
+	b->late = true;
+	b->late_pages = pages;
+	b->late_until_ns = io_now_ns(client->io) + WRITE_LATE_NS;
+	client->late_blocks++;
+	client->late_pages += pages;
+	write_block_end_flight(b);
+	write_block_look_again(b, WRITE_LATE_NS);
+	return true;
+}
+
+void write_late_step(struct write_block *b)
+{
+	struct client *client = b->stream->client;
+	bool added = false;
+
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
+		write_chunk_send(&b->chunks[i]);
+		added |= b->chunks[i].state == PICK_SEALED && b->chunks[i].was_left;
+	}
+	if (left_count(b) > 0 && io_now_ns(client->io) < b->late_until_ns) {
+		write_block_look_again(b, b->late_until_ns - io_now_ns(client->io));
+		return;
+	}
+	if (added) {
+		b->state = WRITE_READY;
+		return;
+	}
+	SOMETIMES(write_late_given_up);
+	write_block_cancel(b);
+	b->state = WRITE_DONE;
+}
+
+void write_late_added(struct write_block *b)
+{
+	struct client *client = b->stream->client;
+
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
+		struct write_chunk *c = &b->chunks[i];
+
+		if (c->state != PICK_SEALED || !c->was_left)
+			continue;
+		SOMETIMES(write_late_added);
+		client->chunks_added++;
+		client->chunks_left -= c->was_counted;
+		c->was_left = c->was_counted = false;
+	}
+}
+
+void write_late_drop(struct write_stream *s)
+{
+	LIST_FOREACH(it, &s->blocks) {
+		struct write_block *b = LIST_ENTRY(it, struct write_block, link);
+
+		if (b->state != WRITE_LATE)
+			continue;
+		write_block_cancel(b);
+		b->state = WRITE_DONE;
+		write_kick(s);
+	}
+}

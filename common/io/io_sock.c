@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/* io_sock: making, binding and ending TCP sockets; shared by the real back ends. */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "common/io/io_real.h"
+
+enum { IO_SOCK_BACKLOG = 4096 }; /* a whole training job connects at once; the kernel cuts it to somaxconn */
+
+int io_sock_open(const struct io_addr *to, bool is_nonblocking)
+{
+	int type = SOCK_STREAM | SOCK_CLOEXEC | (is_nonblocking ? SOCK_NONBLOCK : 0);
+	int fd;
+
+	if (to->family != 4 && to->family != 6)
+		return ERR_INVAL;
+	fd = socket(to->family == 6 ? AF_INET6 : AF_INET, type, 0);
+	return fd < 0 ? io__err(errno) : fd;
+}
+
+void io_sock_nodelay(int fd)
+{
+	int one = 1;
+
+	/* Fails only if the peer is already gone, which the next operation reports. */
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+/*
+ * A connect to a port of the ephemeral range where nobody listens can be given that same port as its source: TCP then connects the socket
+ * to itself, and whoever should listen there never can again. Such a connection is a refused one.
+ */
+int io_sock_connected(int fd)
+{
+	struct sockaddr_in6 self = {0}, peer = {0};
+	socklen_t self_len = sizeof(self), peer_len = sizeof(peer);
+
+	if (getsockname(fd, (struct sockaddr *)&self, &self_len) || getpeername(fd, (struct sockaddr *)&peer, &peer_len))
+		return io__err(errno);
+	if (self_len == peer_len && memcmp(&self, &peer, self_len) == 0)
+		return ERR_CONNREFUSED;
+	io_sock_nodelay(fd);
+	return 0;
+}
+
+static int io_sock_bind(int fd, const struct io_addr *addr, struct io_addr *ret_bound)
+{
+	struct sockaddr_in6 sa;
+	socklen_t len = io__addr_to_os(addr, &sa);
+	int one = 1;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)))
+		return io__err(errno);
+	if (addr->family == 6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)))
+		return io__err(errno);
+	if (bind(fd, (struct sockaddr *)&sa, len) || listen(fd, IO_SOCK_BACKLOG))
+		return io__err(errno);
+	len = sizeof(sa);
+	if (getsockname(fd, (struct sockaddr *)&sa, &len))
+		return io__err(errno);
+	io__addr_from_os(&sa, ret_bound);
+	return 0;
+}
+
+int io_sock_listen(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_addr *ret_bound, struct err *err)
+{
+	struct io_real *r = CONTAINER_OF(io, struct io_real, io);
+	char text[IO_ADDR_TEXT_BYTES];
+	int fd = io_sock_open(addr, r->is_nonblocking);
+	int rc = fd < 0 ? fd : io_sock_bind(fd, addr, ret_bound);
+
+	if (!rc) {
+		*ret_fd = fd;
+		return 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	return err_set(err, rc, "cannot listen on %s: %s", io_addr_format(addr, text), err_text(rc));
+}
+
+void io_sock_shutdown(struct io *io, int fd)
+{
+	(void)io;
+	/* ENOTCONN: the peer was faster; pending operations have ended or end by that. */
+	(void)shutdown(fd, SHUT_RDWR);
+}

@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table that its users see: the active memory table over the frozen one over the backing store.
+ *
+ *   put, del -> active --freeze--> frozen --commit (IO_LANE_KV)--> backing store; at the end of a turn: renew, clear
+ *
+ * Invariants:
+ *  1. A freeze happens between entries of the log only, so a commit is the state after exactly the entry that it names.
+ *  2. The frozen table is not changed while a commit reads it, and is cleared only after the reader sees its commit.
+ *  3. Values and scans that were handed out stay valid to the end of the turn: renew and clear happen in the turn hook.
+ *  4. The trim index is that of a commit that no crash can take back: the last but one, or the last one synced.
+ *  5. After the first error nothing is committed any more. What a failed commit was to write stays in `frozen`, so reads
+ *     stay right; only a backing store that cannot be read ends them.
+ *
+ * A commit is started by size, by time, or because a flush waits. While one runs, the active table goes on growing;
+ * kv_admits tells the owner how fast it may.
+ */
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/base/mem.h"
+#include "common/kv/kv_backend.h"
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	KV_FREEZE_BYTES = 16 << 20,
+	KV_FREEZE_MS = 100,
+	KV_FREE_SHARE = 4,               /* 1/4 of the room beside a running commit is given at once, the rest by time */
+	KV_COMMIT_BYTES_PER_MS = 16 << 10, /* before it is known how fast commits are */
+	KV_SPEED_BYTES = 1 << 20,          /* what it takes to learn that from a commit */
+};
+
+#define MS_NS 1000000ull
+
+struct kv_waiter {
+	struct list link;
+	uint64_t index;
+	void (*done)(void *ctx, int code);
+	void *ctx;
+};
+
+struct kv {
+	struct io *io;
+	const struct kv_backend *backend;
+	void *store;
+	uint64_t freeze_bytes, freeze_ns;
+	void (*on_fatal)(void *ctx, int code, const char *text);
+	void *ctx;
+
+	struct memtable *active, *frozen; /* frozen is empty unless a commit runs */
+	uint64_t applied;                 /* by the owner */
+	uint64_t frozen_applied;          /* of the newest commit, running or done */
+	uint64_t committed_applied;       /* of the newest commit done */
+	uint64_t trim_index;
+	bool half_applied;   /* puts since the last kv_applied */
+	uint64_t generation; /* moves when values and scans end */
+	uint64_t renewals;   /* moves when the backing store's cursors end */
+
+	struct io_op commit_op;
+	bool commit_running, commit_ended, commit_sync;
+	int commit_code;
+	uint64_t commit_start_ns, commit_end_ns;
+	uint64_t freeze_ns_at;        /* when the running commit was started */
+	uint64_t bytes_per_ms;        /* that commits write: a moving average */
+	struct err commit_err;
+
+	struct io_op timer;
+	bool freeze_due;
+	struct io_turn_hook hook;
+	struct list waiters; /* kv_waiter, for a durable commit of their index */
+
+	int failed;
+	bool unreadable; /* the backing store failed a read or a renew */
+	bool fatal_told;
+	char fatal_text[ERR_TEXT_BYTES];
+	uint32_t snapshots; /* open */
+	bool closing;
+	void (*closed)(void *ctx, int code);
+	void *closed_ctx;
+	struct kv_stats stats;
+};
+
+static void run_hook(struct io_turn_hook *hook);
+
+static void kick(struct kv *kv)
+{
+	io_at_turn_end(kv->io, &kv->hook);
+}
+
+static void fail(struct kv *kv, int code, const char *text)
+{
+	if (kv->failed)
+		return;
+	kv->failed = code;
+	snprintf(kv->fatal_text, sizeof(kv->fatal_text), "%s", text);
+	kick(kv);
+}
+
+static void read_failed(struct kv *kv, int code, const char *text)
+{
+	kv->unreadable = true;
+	fail(kv, code, text);
+}
+
+int kv_failure(const struct kv *kv, const char **ret_text)
+{
+	if (kv->failed && ret_text)
+		*ret_text = kv->fatal_text;
+	return kv->failed;
+}
+
+/* ---- open ---- */
+
+int kv_open(struct io *io, const struct kv_options *options, struct kv **ret_kv, uint64_t *ret_applied, struct err *err)
+{
+	struct kv *kv;
+	uint64_t applied;
+	void *store;
+	int rc;
+
+	rc = options->backend->open(io, options, &store, &applied, err);
+	if (rc)
+		return rc;
+	kv = MEM_NEW(struct kv);
+	kv->io = io;
+	kv->backend = options->backend;
+	kv->store = store;
+	kv->freeze_bytes = options->freeze_bytes ? options->freeze_bytes : KV_FREEZE_BYTES;
+	kv->freeze_ns = (options->freeze_ms ? options->freeze_ms : KV_FREEZE_MS) * MS_NS;
+	kv->on_fatal = options->on_fatal;
+	kv->ctx = options->ctx;
+	kv->active = memtable_new();
+	kv->frozen = memtable_new();
+	kv->bytes_per_ms = KV_COMMIT_BYTES_PER_MS;
+	kv->applied = kv->frozen_applied = kv->committed_applied = applied;
+	io_turn_hook_init(&kv->hook, run_hook);
+	list_init(&kv->waiters);
+	*ret_kv = kv;
+	*ret_applied = applied;
+	return 0;
+}
+
+static void kv_free(struct kv *kv)
+{
+	CHECK(kv->snapshots == 0);
+	io_turn_hook_remove(kv->io, &kv->hook);
+	kv->backend->close(kv->store);
+	memtable_free(kv->active);
+	memtable_free(kv->frozen);
+	mem_free(kv);
+}
+
+void kv_abandon(struct kv *kv)
+{
+	CHECK(!kv->commit_running && !io_pending(&kv->timer) && list_empty(&kv->waiters));
+	kv_free(kv);
+}
+
+static void finish(struct kv *kv)
+{
+	void (*closed)(void *ctx, int code) = kv->closed;
+	void *ctx = kv->closed_ctx;
+	int code = kv->failed;
+
+	kv_free(kv);
+	if (closed)
+		closed(ctx, code);
+}
+
+/* ---- commit ---- */
+
+static void freeze(struct kv *kv, bool sync)
+{
+	struct memtable *empty = kv->frozen;
+
+	CHECK(!kv->commit_running && !kv->half_applied && memtable_rows(empty) == 0);
+	kv->frozen = kv->active;
+	kv->active = empty;
+	kv->frozen_applied = kv->applied;
+	kv->commit_sync = sync;
+	kv->freeze_ns_at = io_now_ns(kv->io);
+	kv->commit_running = true;
+	kv->commit_ended = false;
+	kv->freeze_due = false;
+}
+
+/* Blocking; on the worker. Touches nothing that the loop changes meanwhile. */
+static void commit_run(struct io_op *op)
+{
+	struct kv *kv = CONTAINER_OF(op, struct kv, commit_op);
+
+	kv->commit_start_ns = io_clock_ns(kv->io);
+	kv->commit_code =
+		kv->backend->commit(kv->store, kv->frozen, kv->frozen_applied, kv->commit_sync, &kv->commit_err);
+	kv->commit_end_ns = io_clock_ns(kv->io);
+}
+
+static void commit_done(struct io_op *op)
+{
+	struct kv *kv = CONTAINER_OF(op, struct kv, commit_op);
+
+	if (op->result < 0) {
+		kv->commit_code = (int)op->result;
+		err_set(&kv->commit_err, kv->commit_code, "commit was not run: %s", err_text(kv->commit_code));
+	}
+	kv->commit_ended = true;
+	kick(kv);
+}
+
+/* Small commits are mostly waiting for the disk: they say nothing about how long a big one takes. */
+static void learn_speed(struct kv *kv, uint64_t bytes, uint64_t ns)
+{
+	if (bytes >= KV_SPEED_BYTES)
+		kv->bytes_per_ms = (3 * kv->bytes_per_ms + bytes * MS_NS / (ns + 1)) / 4 + 1;
+}
+
+/* The commit becomes what reads see, and its table is emptied. */
+static void take_over(struct kv *kv)
+{
+	uint64_t ns = kv->commit_end_ns - kv->commit_start_ns;
+	int rc = kv->commit_code;
+
+	kv->commit_running = false;
+	kv->commit_ended = false;
+	kv->generation++;
+	kv->renewals++;
+	if (!rc) {
+		rc = kv->backend->renew(kv->store, kv->frozen, &kv->commit_err);
+		kv->unreadable = rc;
+	}
+	if (rc) {
+		fail(kv, rc, kv->commit_err.text);
+		return;
+	}
+	kv->stats.commits++;
+	kv->stats.committed_rows += memtable_rows(kv->frozen);
+	kv->stats.last_commit_ns = ns;
+	if (ns > kv->stats.longest_commit_ns)
+		kv->stats.longest_commit_ns = ns;
+	learn_speed(kv, memtable_bytes(kv->frozen), ns);
+	kv->trim_index = kv->commit_sync ? kv->frozen_applied : kv->committed_applied;
+	kv->committed_applied = kv->frozen_applied;
+	memtable_clear(kv->frozen);
+}
+
+/* Tells those who wait for a durable commit of theirs or, after a failure, all. */
+static void tell_waiters(struct kv *kv)
+{
+	struct list telling, *node;
+
+	list_init(&telling);
+	LIST_FOREACH_SAFE(it, &kv->waiters) {
+		if (kv->failed || LIST_ENTRY(it, struct kv_waiter, link)->index <= kv->trim_index) {
+			list_remove(it);
+			list_push_back(&telling, it);
+		}
+	}
+	while ((node = list_pop_front(&telling))) {
+		struct kv_waiter *w = LIST_ENTRY(node, struct kv_waiter, link);
+		void (*done)(void *ctx, int code) = w->done;
+		void *ctx = w->ctx;
+
+		mem_free(w);
+		done(ctx, kv->failed);
+	}
+}
+
+static bool commit_is_due(const struct kv *kv)
+{
+	if (kv->commit_running || kv->half_applied || kv->failed)
+		return false;
+	if (!list_empty(&kv->waiters))
+		return true;
+	if (kv->applied == kv->frozen_applied)
+		return false;
+	return kv->freeze_due || kv->closing || memtable_bytes(kv->active) >= kv->freeze_bytes;
+}
+
+static void timer_done(struct io_op *op)
+{
+	struct kv *kv = CONTAINER_OF(op, struct kv, timer);
+
+	kv->freeze_due = op->result == 0;
+	kick(kv);
+}
+
+static void mind_timer(struct kv *kv)
+{
+	if (kv->closing) {
+		io_cancel(kv->io, &kv->timer);
+	} else if (kv->applied != kv->frozen_applied && !kv->freeze_due && !kv->failed && !io_pending(&kv->timer)) {
+		io_prep_timer(&kv->timer, io_now_ns(kv->io) + kv->freeze_ns, timer_done);
+		io_submit(kv->io, &kv->timer);
+	}
+}
+
+static void run_hook(struct io_turn_hook *hook)
+{
+	struct kv *kv = CONTAINER_OF(hook, struct kv, hook);
+
+	if (kv->commit_running && kv->commit_ended)
+		take_over(kv);
+	tell_waiters(kv);
+	if (kv->failed && !kv->fatal_told) {
+		kv->fatal_told = true;
+		if (kv->on_fatal)
+			kv->on_fatal(kv->ctx, kv->failed, kv->fatal_text);
+	}
+	if (commit_is_due(kv)) {
+		freeze(kv, kv->closing || !list_empty(&kv->waiters));
+		io_prep_offload(&kv->commit_op, IO_LANE_KV, commit_run, commit_done);
+		io_submit(kv->io, &kv->commit_op);
+	}
+	mind_timer(kv);
+	if (kv->closing && !kv->commit_running && !io_pending(&kv->timer) && list_empty(&kv->waiters))
+		finish(kv);
+}
+
+int kv_settle(struct kv *kv, struct err *err)
+{
+	if (memtable_bytes(kv->active) < kv->freeze_bytes)
+		return 0;
+	CHECK(!kv->commit_running);
+	freeze(kv, false);
+	commit_run(&kv->commit_op);
+	take_over(kv);
+	return kv->failed ? err_set(err, kv->failed, "%s", kv->fatal_text) : 0;
+}
+
+void kv_flush(struct kv *kv, void (*done)(void *ctx, int code), void *ctx)
+{
+	struct kv_waiter *w = MEM_NEW(struct kv_waiter);
+
+	w->index = kv->applied;
+	w->done = done;
+	w->ctx = ctx;
+	list_push_back(&kv->waiters, &w->link);
+	kick(kv);
+}
+
+static void closing_flushed(void *ctx, int code)
+{
+	(void)ctx;
+	(void)code; /* kept in kv->failed, which finish() hands on */
+}
+
+void kv_close(struct kv *kv, void (*closed)(void *ctx, int code), void *ctx)
+{
+	CHECK(!kv->closing);
+	if (kv->half_applied) { /* an apply that failed: its owner knows, and it must not be committed */
+		fail(kv, ERR_STOPPED, "closed in the middle of an entry");
+		kv->fatal_told = true;
+	}
+	kv->closing = true;
+	kv->closed = closed;
+	kv->closed_ctx = ctx;
+	kv_flush(kv, closing_flushed, NULL);
+}
+
+/* ---- write ---- */
+
+void kv_put(struct kv *kv, struct slice key, struct slice value)
+{
+	kv->half_applied = true;
+	kv->generation++;
+	memtable_put(kv->active, key, value);
+}
+
+void kv_del(struct kv *kv, struct slice key)
+{
+	kv->half_applied = true;
+	kv->generation++;
+	memtable_del(kv->active, key);
+}
+
+void kv_applied(struct kv *kv, uint64_t index)
+{
+	CHECK(index > kv->applied && !kv->closing);
+	kv->applied = index;
+	kv->half_applied = false;
+	if (!io_pending(&kv->timer) || memtable_bytes(kv->active) >= kv->freeze_bytes || !list_empty(&kv->waiters))
+		kick(kv);
+}
+
+/* ---- read ---- */
+
+int kv_get(struct kv *kv, struct slice key, struct slice *ret_value)
+{
+	const struct memtable *const tables[] = {kv->active, kv->frozen};
+	struct err err;
+	int rc;
+
+	for (size_t i = 0; i < ARRAY_COUNT(tables); i++) {
+		switch (memtable_get(tables[i], key, ret_value)) {
+		case MEMTABLE_VALUE:
+			return 0;
+		case MEMTABLE_TOMBSTONE:
+			return ERR_NOENT;
+		case MEMTABLE_ABSENT:
+			break;
+		}
+	}
+	if (kv->unreadable)
+		return kv->failed;
+	rc = kv->backend->get(kv->store, key, ret_value, &err);
+	if (rc && rc != ERR_NOENT)
+		read_failed(kv, rc, err.text);
+	return rc;
+}
+
+/*
+ * The private part of a scan: sources[0] and [1] with state[0] and [1] are positions in the active and the frozen
+ * table, sources[2] is the backing store's cursor with its row in state[4..7].
+ */
+enum scan_state {
+	SCAN_SLOT = 0, /* and 1 */
+	SCAN_GENERATION = 2,
+	SCAN_AT = 3,    /* bits of the sources that stand at scan->key */
+	SCAN_KEY = 4,   /* address, length; 0: the cursor is behind the last row */
+	SCAN_VALUE = 6, /* address, length */
+	SCAN_RENEWALS = 8,
+};
+enum { SCAN_TABLES = 2, SCAN_BACKING = 2, SCAN_SOURCES = 3 };
+
+static struct slice scan_slice(const struct kv_scan *scan, enum scan_state at)
+{
+	return slice_of((const void *)(uintptr_t)scan->state[at], scan->state[at + 1]);
+}
+
+static void scan_store(struct kv_scan *scan, enum scan_state at, struct slice s)
+{
+	scan->state[at] = (uint64_t)(uintptr_t)s.data;
+	scan->state[at + 1] = s.len;
+}
+
+static struct memtable_pos scan_pos(const struct kv_scan *scan, int source)
+{
+	return (struct memtable_pos){scan->sources[source], scan->state[SCAN_SLOT + source]};
+}
+
+static void scan_store_pos(struct kv_scan *scan, int source, const struct memtable_pos *pos)
+{
+	scan->sources[source] = (void *)(uintptr_t)pos->leaf;
+	scan->state[SCAN_SLOT + source] = pos->slot;
+}
+
+/* Where source stands. False: at its end. */
+static bool scan_source(const struct kv_scan *scan, int source, struct memtable_row *ret_row)
+{
+	struct memtable_pos pos;
+
+	if (source == SCAN_BACKING) {
+		*ret_row = (struct memtable_row){scan_slice(scan, SCAN_KEY), scan_slice(scan, SCAN_VALUE), false};
+		return ret_row->key.len > 0;
+	}
+	pos = scan_pos(scan, source);
+	return memtable_at(&pos, ret_row);
+}
+
+/* After a seek or a step of the backing store's cursor. */
+static void scan_backing_result(
+	struct kv_scan *scan, int rc, struct slice key, struct slice value, const struct err *err)
+{
+	scan_store(scan, SCAN_KEY, rc ? slice_of(NULL, 0) : key);
+	scan_store(scan, SCAN_VALUE, rc ? slice_of(NULL, 0) : value);
+	if (rc && rc != ERR_NOENT)
+		read_failed(scan->kv, rc, err->text);
+}
+
+static void scan_step(struct kv_scan *scan, int source)
+{
+	struct slice key = {NULL, 0}, value = {NULL, 0};
+	struct kv *kv = scan->kv;
+	struct memtable_pos pos;
+	struct err err;
+	int rc;
+
+	if (source == SCAN_BACKING) {
+		rc = kv->backend->next(kv->store, scan->sources[SCAN_BACKING], &key, &value, &err);
+		scan_backing_result(scan, rc, key, value, &err);
+		return;
+	}
+	pos = scan_pos(scan, source);
+	memtable_next(&pos);
+	scan_store_pos(scan, source, &pos);
+}
+
+static void scan_step_all_at_key(struct kv_scan *scan)
+{
+	for (int i = 0; i < SCAN_SOURCES; i++)
+		if (scan->state[SCAN_AT] & 1u << i)
+			scan_step(scan, i);
+}
+
+/* Stops at the smallest key of all sources whose newest row is not a tombstone. */
+static void scan_settle(struct kv_scan *scan)
+{
+	struct memtable_row best = {0}, row;
+	int c;
+
+	for (;;) {
+		scan->state[SCAN_AT] = 0;
+		for (int i = 0; i < SCAN_SOURCES; i++) {
+			if (!scan_source(scan, i, &row))
+				continue;
+			c = scan->state[SCAN_AT] ? slice_compare(row.key, best.key) : -1;
+			if (c < 0) {
+				best = row; /* of equal keys the first source, which is the newest, wins */
+				scan->state[SCAN_AT] = 1u << i;
+			} else if (c == 0) {
+				scan->state[SCAN_AT] |= 1u << i;
+			}
+		}
+		if (!scan->state[SCAN_AT] || scan->kv->unreadable) {
+			scan->key = scan->value = slice_of(NULL, 0);
+			return;
+		}
+		if (!best.tombstone)
+			break;
+		scan_step_all_at_key(scan);
+	}
+	scan->key = best.key;
+	scan->value = best.value;
+}
+
+void kv_seek(struct kv *kv, struct kv_scan *scan, struct slice from)
+{
+	const struct memtable *const tables[SCAN_TABLES] = {kv->active, kv->frozen};
+	struct slice key = {NULL, 0}, value = {NULL, 0};
+	struct memtable_pos pos;
+	struct err err;
+	int rc;
+
+	memset(scan, 0, sizeof(*scan));
+	scan->kv = kv;
+	scan->state[SCAN_GENERATION] = kv->generation;
+	scan->state[SCAN_RENEWALS] = kv->renewals;
+	for (int i = 0; i < SCAN_TABLES; i++) {
+		memtable_seek(tables[i], &pos, from);
+		scan_store_pos(scan, i, &pos);
+	}
+	rc = kv->unreadable ? ERR_NOENT
+			    : kv->backend->seek(kv->store, from, &scan->sources[SCAN_BACKING], &key, &value, &err);
+	scan_backing_result(scan, rc, key, value, &err);
+	scan_settle(scan);
+}
+
+bool kv_scan_valid(const struct kv_scan *scan)
+{
+	return scan->key.len > 0;
+}
+
+void kv_scan_next(struct kv_scan *scan)
+{
+	CHECK(kv_scan_valid(scan));
+	CHECK(scan->state[SCAN_GENERATION] == scan->kv->generation);
+	scan_step_all_at_key(scan);
+	scan_settle(scan);
+}
+
+void kv_scan_end(struct kv_scan *scan)
+{
+	/* a renew has ended the cursors from before it */
+	if (scan->sources[SCAN_BACKING] && scan->state[SCAN_RENEWALS] == scan->kv->renewals)
+		scan->kv->backend->seek_end(scan->kv->store, scan->sources[SCAN_BACKING]);
+	scan->sources[SCAN_BACKING] = NULL;
+	scan->key = scan->value = slice_of(NULL, 0);
+}
+
+/* ---- snapshots ---- */
+
+struct kv_snapshot {
+	struct kv *kv;
+	void *snapshot;
+};
+
+int kv_snapshot_open(struct kv *kv, struct kv_snapshot **ret_snapshot, uint64_t *ret_applied, struct err *err)
+{
+	struct kv_snapshot *s;
+	void *snapshot;
+	int rc;
+
+	if (kv->failed)
+		return err_set(err, kv->failed, "%s", kv->fatal_text);
+	rc = kv->backend->snapshot_open(kv->store, &snapshot, ret_applied, err);
+	if (rc)
+		return rc;
+	s = MEM_NEW(struct kv_snapshot);
+	s->kv = kv;
+	s->snapshot = snapshot;
+	kv->snapshots++;
+	*ret_snapshot = s;
+	return 0;
+}
+
+int kv_snapshot_next(struct kv_snapshot *s, struct slice *ret_key, struct slice *ret_value, struct err *err)
+{
+	return s->kv->backend->snapshot_next(s->kv->store, s->snapshot, ret_key, ret_value, err);
+}
+
+void kv_snapshot_close(struct kv_snapshot *s)
+{
+	s->kv->backend->snapshot_close(s->kv->store, s->snapshot);
+	s->kv->snapshots--;
+	mem_free(s);
+}
+
+/* ---- what the owner asks ---- */
+
+uint64_t kv_trim_index(const struct kv *kv)
+{
+	return kv->trim_index;
+}
+
+uint32_t kv_pressure(const struct kv *kv)
+{
+	uint64_t percent = (memtable_bytes(kv->active) + memtable_bytes(kv->frozen)) * 100 / LIMIT_MEMTABLE_BYTES;
+
+	return percent > 100 ? 100 : (uint32_t)percent;
+}
+
+/* What the active table may hold now, of the `room` that the frozen one leaves it. */
+static uint64_t active_ration(const struct kv *kv, uint64_t room)
+{
+	uint64_t expected_ms = memtable_bytes(kv->frozen) / kv->bytes_per_ms + 1,
+		 elapsed_ms = (io_now_ns(kv->io) - kv->freeze_ns_at) / MS_NS, free_bytes = room / KV_FREE_SHARE;
+
+	if (!kv->commit_running || elapsed_ms >= expected_ms)
+		return room;
+	return free_bytes + (room - free_bytes) * elapsed_ms / expected_ms;
+}
+
+bool kv_admits(const struct kv *kv, uint64_t worst_bytes)
+{
+	uint64_t active = memtable_bytes(kv->active), room = LIMIT_MEMTABLE_BYTES;
+
+	if (active + memtable_bytes(kv->frozen) + worst_bytes > room)
+		return false;
+	room -= memtable_bytes(kv->frozen) + worst_bytes;
+	return active <= active_ration(kv, room);
+}
+
+bool kv_is_full(struct kv *kv)
+{
+	struct kv_backend_stats backing;
+
+	kv->backend->stats(kv->store, &backing);
+	return backing.full;
+}
+
+void kv_get_stats(struct kv *kv, struct kv_stats *ret_stats)
+{
+	struct kv_backend_stats backing;
+
+	kv->backend->stats(kv->store, &backing);
+	*ret_stats = kv->stats;
+	ret_stats->memory_bytes = memtable_bytes(kv->active) + memtable_bytes(kv->frozen);
+	ret_stats->backing_bytes = backing.bytes;
+	ret_stats->backing_rows = backing.rows;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kv_backend: the backing store behind the memory tables of a kv; kv_lmdb.c and kv_mem.c implement it.
+ *
+ * Reads (get, cursor, renew, stats) come from the loop's thread; `commit` blocks and runs on IO_LANE_KV, one at a time,
+ * while reads go on: they see the state of the last renew. `renew` and `close` are never called while a commit runs.
+ *
+ * After a crash `open` shows the state after the last commit or the one before it, never anything else; a commit with
+ * `sync` is durable when it returns. Errors come with a text for people; after one from commit or renew the store is
+ * only closed.
+ */
+#ifndef COMMON_KV_KV_BACKEND_H
+#define COMMON_KV_KV_BACKEND_H
+
+#include "common/kv/kv.h"
+#include "common/kv/memtable.h"
+
+struct kv_backend_stats {
+	uint64_t bytes, rows;
+	bool full; /* see kv_is_full */
+};
+
+struct kv_backend {
+	const char *name;
+
+	int (*open)(struct io *io, const struct kv_options *options, void **ret_store, uint64_t *ret_applied,
+		struct err *err);
+	void (*close)(void *store);
+
+	/* The rows of the table, tombstones as removals, and `applied`, all or nothing. Does not change the table. */
+	int (*commit)(void *store, const struct memtable *table, uint64_t applied, bool sync, struct err *err);
+	/* From here on reads see the commit of `table`, which the caller may clear afterwards. Ends all cursors. */
+	int (*renew)(void *store, const struct memtable *table, struct err *err);
+
+	/* ERR_NOENT without a text. The value is valid until renew. */
+	int (*get)(void *store, struct slice key, struct slice *ret_value, struct err *err);
+	/* Moves to the first key >= from (an empty slice: the first of all), then on. 0, ERR_NOENT behind the last, or
+	 * an error. */
+	int (*seek)(void *store, struct slice from, void **ret_cursor, struct slice *ret_key, struct slice *ret_value,
+		struct err *err);
+	int (*next)(void *store, void *cursor, struct slice *ret_key, struct slice *ret_value, struct err *err);
+	void (*seek_end)(
+		void *store, void *cursor); /* may be NULL: a seek that failed or found nothing leaves none behind */
+
+	/*
+	 * All rows as of a commit (the newest that the loop may see, or one after it), in key order, whatever is committed
+	 * meanwhile. Several turns may go by; the store is not closed before. Key and value are valid until the next call.
+	 */
+	int (*snapshot_open)(void *store, void **ret_snapshot, uint64_t *ret_applied, struct err *err);
+	int (*snapshot_next)(void *store, void *snapshot, struct slice *ret_key, struct slice *ret_value,
+		struct err *err); /* ERR_NOENT behind the last */
+	void (*snapshot_close)(void *store, void *snapshot);
+
+	void (*stats)(void *store, struct kv_backend_stats *ret_stats); /* as of the last renew */
+};
+
+#endif

@@ -1,0 +1,747 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The backing store of real daemons: LMDB, one environment in DIR/data.mdb.
+ *
+ * Two named tables: "rows" (the users' keys; value: CRC32C over key and value, then the value) and "state" (key
+ * "applied": CRC32C, format version, applied index), so no user key can meet ours and keys may have all of LMDB's 511
+ * bytes.
+ *
+ * Durability: MDB_NOMETASYNC: a commit syncs its pages, then writes its meta page unsynced; the next commit's sync
+ * makes that one durable. So a crash shows the last commit or the one before it. Never MDB_NOSYNC. A commit with `sync`
+ * syncs the meta page too.
+ *
+ * Threads: one reader transaction, owned by the loop (MDB_NOTLS) and renewed after each commit; a write transaction
+ * begins and ends within one call of `commit`, on whichever thread that runs (one committed by another thread than
+ * began it hangs the next).
+ *
+ * The file is made under another name and renamed when its first commit is durable, so a crash during creation leaves
+ * nothing half done. Its blocks are reserved ahead in steps, off the reply path, so that a commit neither allocates nor
+ * changes the file's size in most cases, and so that a full disk is met while there is still room to write deletes.
+ * LMDB maps the file: one that is shorter than its meta page says would be a SIGBUS, so that is checked at open.
+ */
+#include "common/base/check.h"
+#include "common/base/crc32c.h"
+#include "common/base/cursor.h"
+#include "common/base/limits.h"
+#include "common/base/list.h"
+#include "common/base/mem.h"
+#include "common/kv/kv_backend.h"
+#include <inttypes.h>
+#include <lmdb.h>
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+
+enum {
+	CRC_BYTES = 4,
+	STATE_BYTES = CRC_BYTES + 2 + 8,
+	FORMAT_VERSION = 1,
+	PATH_BYTES = 4096 + 32,
+	MODE = 0600,
+	AHEAD_MIN_BYTES = 16 << 20, /* reserved beyond what is used: at least so much, */
+	AHEAD_MAX_BYTES =
+		2 * LIMIT_MEMTABLE_BYTES, /* at most all that the memory tables may hold, twice (pages are copied) */
+	UNWRITTEN_TAIL_BYTES = 1 << 20,
+	CACHE_ROWS = 4096, /* 200 KiB */
+	AHEAD_STEP_BYTES = 64 << 20, /* beyond room_bytes */
+	AHEAD_FREEZES = 4, /* and between them, so many memory tables of freeze_bytes */
+};
+
+#ifdef UNDER_TSAN
+static const uint64_t map_bytes_default = 16ull << 30; /* TSan's own maps leave little room */
+#else
+static const uint64_t map_bytes_default = 1ull << 40;
+#endif
+static const uint64_t map_bytes_least = 1ull << 30;
+static const unsigned env_flags = MDB_NOSUBDIR | MDB_NOMETASYNC | MDB_NOTLS | MDB_NORDAHEAD;
+static const char state_key[] = "applied";
+
+struct lmdb_cursor {
+	struct list link;
+	MDB_cursor *cursor;
+};
+
+/* A row that was read and checked since the last renew, where it lies in LMDB's map. */
+struct cached_row {
+	uint64_t renewal;
+	struct slice key, value;
+};
+
+struct store {
+	struct io *io;
+	char *path;
+	MDB_env *env;
+	MDB_dbi rows, state;
+	MDB_txn *reader;
+	struct list cursors; /* lmdb_cursor, of the reader transaction */
+	MDB_cursor *getter;  /* of the reader transaction, too: a get near the last one finds its page at once */
+	uint64_t renewal;    /* of the reader transaction; from 1 */
+	struct cached_row *cache; /* by the key's CRC: rows that all requests touch (directories) cost no descent */
+	int fd;              /* to reserve blocks with */
+	uint64_t ahead_bytes, allocated_bytes;
+	uint64_t room_bytes, spare_bytes; /* of the options */
+	bool cannot_allocate;                           /* the file system has no fallocate */
+	struct kv_backend_stats stats, committed_stats; /* the second by the worker */
+};
+
+/* ---- small things ---- */
+
+static int code_of(int rc)
+{
+	if (rc > 0)
+		return err_from_errno(rc);
+	switch (rc) {
+	case MDB_SUCCESS:
+		return 0;
+	case MDB_NOTFOUND:
+		return ERR_NOENT;
+	case MDB_MAP_FULL:
+		return ERR_NOSPC;
+	case MDB_PAGE_NOTFOUND:
+	case MDB_CORRUPTED:
+	case MDB_INVALID:
+	case MDB_VERSION_MISMATCH:
+		return ERR_CORRUPT;
+	default:
+		return ERR_IO;
+	}
+}
+
+static int lmdb_err(const struct store *s, struct err *err, int rc, const char *what)
+{
+	return err_set(err, code_of(rc), "%s: %s: %s", s->path, what, mdb_strerror(rc));
+}
+
+static MDB_val val_of(struct slice s)
+{
+	return (MDB_val){s.len, (void *)(uintptr_t)s.data};
+}
+
+static struct slice slice_of_val(MDB_val v)
+{
+	return slice_of(v.mv_data, v.mv_size);
+}
+
+static uint32_t row_crc(struct slice key, struct slice value)
+{
+	return crc32c_extend(crc32c(key.data, key.len), value.data, value.len);
+}
+
+/* The value of a stored row, checked. */
+static int open_row(const struct store *s, struct slice key, MDB_val stored, struct slice *ret_value, struct err *err)
+{
+	enum { SHOWN_BYTES = 48 };
+	char hex[2 * SHOWN_BYTES + 1] = "";
+	struct slice value = slice_of_val(stored);
+	struct rcursor r;
+	uint32_t crc;
+
+	rcursor_init(&r, value.data, value.len);
+	crc = rcursor_u32(&r);
+	value = rcursor_slice(&r, rcursor_left(&r));
+	if (!r.failed && crc == row_crc(key, value)) {
+		*ret_value = value;
+		return 0;
+	}
+	for (size_t i = 0; i < key.len && i < SHOWN_BYTES; i++)
+		snprintf(hex + 2 * i, 3, "%02x", key.data[i]);
+	return err_set(err, ERR_CORRUPT, "%s: the value of key %s%s (hex) fails its checksum", s->path, hex,
+		key.len > SHOWN_BYTES ? "..." : "");
+}
+
+/* ---- open ---- */
+
+/* A state value; `out` has STATE_BYTES. */
+static void state_encode(uint64_t applied, uint8_t *out)
+{
+	struct wcursor w;
+
+	wcursor_init(&w, out + CRC_BYTES, STATE_BYTES - CRC_BYTES);
+	wcursor_u16(&w, FORMAT_VERSION);
+	wcursor_u64(&w, applied);
+	wcursor_init(&w, out, CRC_BYTES);
+	wcursor_u32(&w, crc32c(out + CRC_BYTES, STATE_BYTES - CRC_BYTES));
+}
+
+static int state_put(struct store *s, MDB_txn *txn, uint64_t applied)
+{
+	uint8_t data[STATE_BYTES];
+	MDB_val key = {sizeof(state_key) - 1, (void *)(uintptr_t)state_key}, value = {sizeof(data), data};
+
+	state_encode(applied, data);
+	return mdb_put(txn, s->state, &key, &value, 0);
+}
+
+static int state_get(struct store *s, MDB_txn *txn, uint64_t *ret_applied, struct err *err)
+{
+	MDB_val key = {sizeof(state_key) - 1, (void *)(uintptr_t)state_key}, value;
+	uint16_t version;
+	struct rcursor r;
+	uint32_t crc;
+	int rc;
+
+	rc = mdb_get(txn, s->state, &key, &value);
+	if (rc == MDB_NOTFOUND)
+		return err_set(err, ERR_CORRUPT, "%s: has no applied index: not a table of ours", s->path);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot read the applied index");
+	rcursor_init(&r, value.mv_data, value.mv_size);
+	crc = rcursor_u32(&r);
+	if (value.mv_size != STATE_BYTES ||
+		crc != crc32c((uint8_t *)value.mv_data + CRC_BYTES, STATE_BYTES - CRC_BYTES))
+		return err_set(err, ERR_CORRUPT, "%s: the applied index fails its checksum", s->path);
+	version = rcursor_u16(&r);
+	if (version != FORMAT_VERSION)
+		return err_set(err, ERR_VERSION, "%s: has format version %u, this program knows %u", s->path, version,
+			FORMAT_VERSION);
+	*ret_applied = rcursor_u64(&r);
+	return 0;
+}
+
+/* LMDB's map takes address space only, but some limits (ulimit -v) leave less of it. */
+static int env_open(const char *path, uint64_t map_bytes, MDB_env **ret_env)
+{
+	MDB_env *env = NULL;
+	int rc;
+
+	for (;; map_bytes /= 2) {
+		rc = mdb_env_create(&env);
+		if (rc)
+			return rc;
+		rc = mdb_env_set_maxdbs(env, 2);
+		if (!rc)
+			rc = mdb_env_set_mapsize(env, map_bytes);
+		if (!rc)
+			rc = mdb_env_open(env, path, env_flags, MODE);
+		if (!rc) {
+			*ret_env = env;
+			return 0;
+		}
+		mdb_env_close(env);
+		if (code_of(rc) != ERR_NOMEM || map_bytes / 2 < map_bytes_least)
+			return rc;
+	}
+}
+
+static int open_tables(struct store *s, MDB_txn *txn, unsigned flags)
+{
+	int rc = mdb_dbi_open(txn, "rows", flags, &s->rows);
+
+	return rc ? rc : mdb_dbi_open(txn, "state", flags, &s->state);
+}
+
+static void remove_leftovers(struct store *s, const char *path)
+{
+	char lock[PATH_BYTES + 8];
+
+	snprintf(lock, sizeof(lock), "%s-lock", path);
+	(void)io_unlink(s->io, path); /* what is not there need not go; what cannot go is met again by its creation */
+	(void)io_unlink(s->io, lock);
+}
+
+/* The file with its tables and applied index 0, durable before it gets its name. */
+static int create(struct store *s, const char *dir, uint64_t map_bytes, struct err *err)
+{
+	char path[PATH_BYTES];
+	MDB_env *env;
+	MDB_txn *txn;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/data.mdb-new", dir);
+	remove_leftovers(s, path);
+	rc = env_open(path, map_bytes, &env);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot create");
+	rc = mdb_txn_begin(env, NULL, 0, &txn);
+	if (!rc) {
+		rc = open_tables(s, txn, MDB_CREATE);
+		if (!rc)
+			rc = state_put(s, txn, 0);
+		if (!rc)
+			rc = mdb_txn_commit(txn);
+		else
+			mdb_txn_abort(txn);
+	}
+	if (!rc)
+		rc = mdb_env_sync(env, 1);
+	mdb_env_close(env);
+	if (rc) {
+		remove_leftovers(s, path);
+		return lmdb_err(s, err, rc, "cannot create");
+	}
+	rc = io_rename(s->io, path, s->path);
+	if (!rc)
+		rc = io_sync_dir(s->io, dir);
+	remove_leftovers(s, path);
+	return rc ? err_set(err, rc, "%s: cannot create: %s", s->path, err_text(rc)) : 0;
+}
+
+static uint64_t used_bytes(struct store *s)
+{
+	MDB_envinfo info;
+	MDB_stat stat;
+
+	mdb_env_info(s->env, &info);
+	mdb_env_stat(s->env, &stat);
+	return ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
+}
+
+/* Pages that deletions have left for reuse: LMDB keeps lists of them, each a count and that many page numbers. */
+static uint64_t free_bytes(struct store *s)
+{
+	enum { FREE_DBI = 0 };
+	MDB_val key, value;
+	MDB_cursor *cursor;
+	uint64_t pages = 0;
+	size_t count;
+	MDB_stat stat;
+	MDB_txn *txn;
+
+	if (mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn))
+		return 0;
+	if (mdb_cursor_open(txn, FREE_DBI, &cursor) == 0) {
+		while (mdb_cursor_get(cursor, &key, &value, MDB_NEXT) == 0 && value.mv_size >= sizeof(count)) {
+			memcpy(&count, value.mv_data, sizeof(count));
+			pages += count;
+		}
+		mdb_cursor_close(cursor);
+	}
+	mdb_env_stat(s->env, &stat);
+	mdb_txn_abort(txn);
+	return pages * stat.ms_psize;
+}
+
+static bool file_system_has(struct store *s, uint64_t bytes)
+{
+	uint64_t total, left;
+
+	return io_disk_space(s->io, s->path, &total, &left) == 0 && left >= bytes;
+}
+
+/* Makes it `want` if it is less than `least`. */
+static bool allocate_to(struct store *s, uint64_t least, uint64_t want)
+{
+	int rc;
+
+	if (s->cannot_allocate || s->allocated_bytes >= least)
+		return true;
+	if (!file_system_has(s, want - s->allocated_bytes + s->spare_bytes))
+		return false;
+	rc = io_allocate(s->io, s->fd, s->allocated_bytes, want - s->allocated_bytes);
+	if (!rc)
+		s->allocated_bytes = want;
+	s->cannot_allocate = rc == ERR_OPNOTSUPP;
+	return rc == 0 || rc == ERR_OPNOTSUPP;
+}
+
+/*
+ * Reserves blocks beyond what is used, and looks how much room that leaves. A full disk is not an error here: the commit
+ * that really needs the room will say it, and `full` keeps growth away long before.
+ */
+static void allocate_ahead(struct store *s)
+{
+	uint64_t used = used_bytes(s), room;
+
+	if (!allocate_to(s, used + s->room_bytes, used + s->ahead_bytes))
+		(void)allocate_to(s, used + s->room_bytes, used + s->room_bytes);
+	if (s->cannot_allocate) {
+		s->committed_stats.full = !file_system_has(s, s->room_bytes + s->spare_bytes);
+		return;
+	}
+	room = s->allocated_bytes > used ? s->allocated_bytes - used : 0;
+	s->committed_stats.full = room < s->room_bytes && room + free_bytes(s) < s->room_bytes;
+}
+
+/* What a commit left, for the loop to take over at the renew. */
+static void count(struct store *s, MDB_txn *txn)
+{
+	MDB_stat stat;
+
+	s->committed_stats.bytes = used_bytes(s);
+	if (mdb_stat(txn, s->rows, &stat) == 0)
+		s->committed_stats.rows = stat.ms_entries;
+}
+
+static int check_size(struct store *s, struct err *err)
+{
+	uint64_t size, used = used_bytes(s);
+	int rc = io_size(s->io, s->fd, &size);
+
+	if (rc)
+		return err_set(err, rc, "%s: cannot tell its size: %s", s->path, err_text(rc));
+	/* the very last pages of a transaction may have been freed again before they were ever written */
+	if (size < used && used - size > UNWRITTEN_TAIL_BYTES)
+		return err_set(err, ERR_CORRUPT,
+			"%s: has %" PRIu64 " bytes, its meta page says %" PRIu64 ": the file was cut", s->path, size,
+			used);
+	s->allocated_bytes = size;
+	return 0;
+}
+
+static void lmdb_close(void *store)
+{
+	struct store *s = store;
+	struct list *node;
+
+	while ((node = list_pop_front(&s->cursors))) {
+		mdb_cursor_close(LIST_ENTRY(node, struct lmdb_cursor, link)->cursor);
+		mem_free(LIST_ENTRY(node, struct lmdb_cursor, link));
+	}
+	if (s->getter)
+		mdb_cursor_close(s->getter);
+	if (s->reader)
+		mdb_txn_abort(s->reader);
+	if (s->env)
+		mdb_env_close(s->env);
+	if (s->fd >= 0)
+		io_close(s->io, s->fd);
+	mem_free(s->cache);
+	mem_free(s->path);
+	mem_free(s);
+}
+
+/* The environment is there: tables, reader, what it holds. */
+static int attach(struct store *s, uint64_t *ret_applied, struct err *err)
+{
+	int dead, rc;
+
+	rc = mdb_reader_check(s->env, &dead);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot clear the readers of dead processes");
+	rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &s->reader);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot read");
+	rc = open_tables(s, s->reader, 0);
+	if (rc == MDB_NOTFOUND)
+		return err_set(err, ERR_CORRUPT, "%s: has no tables: not ours, or emptied", s->path);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot open the tables");
+	/* a table opened in a transaction belongs to all only when that one has ended */
+	rc = mdb_txn_commit(s->reader);
+	s->reader = NULL;
+	if (!rc)
+		rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &s->reader);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot read");
+	rc = mdb_cursor_open(s->reader, s->rows, &s->getter);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot read");
+	rc = state_get(s, s->reader, ret_applied, err);
+	if (rc)
+		return rc;
+	count(s, s->reader);
+	s->stats = s->committed_stats;
+	return 0;
+}
+
+static uint64_t ahead_bytes(const struct kv_options *options)
+{
+	uint64_t bytes = options->freeze_bytes * AHEAD_FREEZES;
+
+	if (options->freeze_bytes == 0 || bytes > AHEAD_MAX_BYTES)
+		return AHEAD_MAX_BYTES / 2;
+	return bytes < AHEAD_MIN_BYTES ? AHEAD_MIN_BYTES : bytes;
+}
+
+static int lmdb_open(
+	struct io *io, const struct kv_options *options, void **ret_store, uint64_t *ret_applied, struct err *err)
+{
+	uint64_t map_bytes = options->map_bytes ? options->map_bytes : map_bytes_default;
+	struct store *s = MEM_NEW(struct store);
+	int rc;
+
+	s->io = io;
+	s->path = mem_printf("%s/data.mdb", options->dir);
+	s->fd = -1;
+	s->cache = mem_array(CACHE_ROWS, sizeof(*s->cache));
+	s->renewal = 1;
+	s->ahead_bytes = options->room_bytes ? options->room_bytes + AHEAD_STEP_BYTES : ahead_bytes(options);
+	s->room_bytes = options->room_bytes ? options->room_bytes : s->ahead_bytes / 2;
+	s->spare_bytes = options->spare_bytes;
+	list_init(&s->cursors);
+	rc = io_open(io, s->path, IO_OPEN_WRITE, 0, &s->fd);
+	if (rc == ERR_NOENT) {
+		rc = create(s, options->dir, map_bytes, err);
+		if (rc)
+			goto fail;
+		rc = io_open(io, s->path, IO_OPEN_WRITE, 0, &s->fd);
+	} else if (!rc) {
+		rc = io_sync_dir(io, options->dir); /* its rename may be seen, and not durable yet */
+	}
+	if (rc) {
+		err_set(err, rc, "%s: cannot open: %s", s->path, err_text(rc));
+		goto fail;
+	}
+	rc = io_lock(io, s->fd);
+	if (rc) {
+		err_set(err, rc, "%s: cannot lock: %s", s->path,
+			rc == ERR_BUSY ? "another process uses it" : err_text(rc));
+		goto fail;
+	}
+	rc = env_open(s->path, map_bytes, &s->env);
+	if (rc) {
+		rc = lmdb_err(s, err, rc, "cannot open");
+		goto fail;
+	}
+	rc = check_size(s, err);
+	if (!rc)
+		rc = attach(s, ret_applied, err);
+	if (rc)
+		goto fail;
+	allocate_ahead(s);
+	s->stats.full = s->committed_stats.full;
+	*ret_store = s;
+	return 0;
+fail:
+	lmdb_close(s);
+	return rc;
+}
+
+/* ---- commit ---- */
+
+static int write_row(MDB_cursor *cursor, const struct memtable_row *row)
+{
+	MDB_val key = val_of(row->key), value = {CRC_BYTES + row->value.len, NULL};
+	struct wcursor w;
+	int rc;
+
+	if (row->tombstone) {
+		rc = mdb_cursor_get(cursor, &key, &value, MDB_SET);
+		if (rc == MDB_NOTFOUND)
+			return 0;
+		return rc ? rc : mdb_cursor_del(cursor, 0);
+	}
+	rc = mdb_cursor_put(cursor, &key, &value, MDB_RESERVE);
+	if (rc)
+		return rc;
+	wcursor_init(&w, value.mv_data, value.mv_size);
+	wcursor_u32(&w, row_crc(row->key, row->value));
+	wcursor_bytes(&w, row->value.data, row->value.len);
+	CHECK(!w.failed);
+	return 0;
+}
+
+static int write_rows(struct store *s, MDB_txn *txn, const struct memtable *table)
+{
+	struct memtable_pos pos;
+	struct memtable_row row;
+	MDB_cursor *cursor;
+	int rc;
+
+	rc = mdb_cursor_open(txn, s->rows, &cursor);
+	if (rc)
+		return rc;
+	for (memtable_seek(table, &pos, slice_of(NULL, 0)); !rc && memtable_at(&pos, &row); memtable_next(&pos))
+		rc = write_row(cursor, &row);
+	mdb_cursor_close(cursor);
+	return rc;
+}
+
+static int lmdb_commit(void *store, const struct memtable *table, uint64_t applied, bool sync, struct err *err)
+{
+	struct store *s = store;
+	MDB_txn *txn;
+	int rc;
+
+	rc = mdb_txn_begin(s->env, NULL, 0, &txn);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot begin a commit");
+	rc = write_rows(s, txn, table);
+	if (!rc)
+		rc = state_put(s, txn, applied);
+	if (rc) {
+		mdb_txn_abort(txn);
+		return lmdb_err(s, err, rc, "cannot write");
+	}
+	count(s, txn);
+	rc = mdb_txn_commit(txn);
+	if (!rc && sync)
+		rc = mdb_env_sync(s->env, 1);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot commit");
+	s->committed_stats.bytes = used_bytes(s);
+	allocate_ahead(s);
+	return 0;
+}
+
+static void cursor_close(struct lmdb_cursor *c)
+{
+	list_remove(&c->link);
+	mdb_cursor_close(c->cursor);
+	mem_free(c);
+}
+
+static int lmdb_renew(void *store, const struct memtable *table, struct err *err)
+{
+	struct store *s = store;
+	int rc;
+
+	(void)table;
+	while (!list_empty(&s->cursors))
+		cursor_close(LIST_ENTRY(s->cursors.next, struct lmdb_cursor, link));
+	mdb_txn_reset(s->reader);
+	rc = mdb_txn_renew(s->reader);
+	if (!rc)
+		rc = mdb_cursor_renew(s->reader, s->getter);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot renew the reader");
+	s->renewal++;
+	s->stats = s->committed_stats;
+	return 0;
+}
+
+/* ---- read ---- */
+
+static int lmdb_get(void *store, struct slice key, struct slice *ret_value, struct err *err)
+{
+	struct store *s = store;
+	struct cached_row *row = &s->cache[crc32c(key.data, key.len) % CACHE_ROWS];
+	MDB_val k = val_of(key), v;
+	int rc;
+
+	if (row->renewal == s->renewal && slice_compare(row->key, key) == 0) {
+		*ret_value = row->value;
+		return 0;
+	}
+	rc = mdb_cursor_get(s->getter, &k, &v, MDB_SET_KEY);
+	if (rc == MDB_NOTFOUND)
+		return ERR_NOENT;
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot read");
+	rc = open_row(s, key, v, ret_value, err);
+	if (!rc)
+		*row = (struct cached_row){.renewal = s->renewal, .key = slice_of_val(k), .value = *ret_value};
+	return rc;
+}
+
+static int at_row(struct store *s, MDB_cursor *cursor, MDB_val k, MDB_cursor_op op, struct slice *ret_key,
+	struct slice *ret_value, struct err *err)
+{
+	MDB_val v;
+	int rc;
+
+	rc = mdb_cursor_get(cursor, &k, &v, op);
+	if (rc == MDB_NOTFOUND)
+		return ERR_NOENT;
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot scan");
+	rc = open_row(s, slice_of_val(k), v, ret_value, err);
+	if (!rc)
+		*ret_key = slice_of_val(k);
+	return rc;
+}
+
+static void lmdb_seek_end(void *store, void *cursor)
+{
+	(void)store;
+	if (cursor)
+		cursor_close(cursor);
+}
+
+static int lmdb_seek(void *store, struct slice from, void **ret_cursor, struct slice *ret_key, struct slice *ret_value,
+	struct err *err)
+{
+	struct store *s = store;
+	MDB_cursor *cursor;
+	struct lmdb_cursor *c;
+	int rc;
+
+	rc = mdb_cursor_open(s->reader, s->rows, &cursor);
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot scan");
+	rc = at_row(s, cursor, val_of(from), from.len ? MDB_SET_RANGE : MDB_FIRST, ret_key, ret_value, err);
+	if (rc) {
+		mdb_cursor_close(cursor);
+		return rc;
+	}
+	c = MEM_NEW(struct lmdb_cursor);
+	c->cursor = cursor;
+	list_push_back(&s->cursors, &c->link);
+	*ret_cursor = c;
+	return 0;
+}
+
+static int lmdb_next(void *store, void *cursor, struct slice *ret_key, struct slice *ret_value, struct err *err)
+{
+	struct lmdb_cursor *c = cursor;
+
+	return at_row(store, c->cursor, (MDB_val){0, NULL}, MDB_NEXT, ret_key, ret_value, err);
+}
+
+/* ---- snapshots: a reader of their own ---- */
+
+struct lmdb_snapshot {
+	MDB_txn *txn;
+	MDB_cursor *cursor;
+	bool begun;
+};
+
+static void lmdb_snapshot_close(void *store, void *snapshot)
+{
+	struct lmdb_snapshot *snap = snapshot;
+
+	(void)store;
+	if (snap->cursor)
+		mdb_cursor_close(snap->cursor);
+	mdb_txn_abort(snap->txn);
+	mem_free(snap);
+}
+
+/* The applied index comes from the same transaction as the rows: they cannot disagree. */
+static int lmdb_snapshot_open(void *store, void **ret_snapshot, uint64_t *ret_applied, struct err *err)
+{
+	struct store *s = store;
+	struct lmdb_snapshot *snap = MEM_NEW(struct lmdb_snapshot);
+	int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &snap->txn);
+
+	if (rc) {
+		mem_free(snap);
+		return lmdb_err(s, err, rc, "cannot begin a snapshot");
+	}
+	rc = mdb_cursor_open(snap->txn, s->rows, &snap->cursor);
+	rc = rc ? lmdb_err(s, err, rc, "cannot scan") : state_get(s, snap->txn, ret_applied, err);
+	if (rc) {
+		lmdb_snapshot_close(s, snap);
+		return rc;
+	}
+	*ret_snapshot = snap;
+	return 0;
+}
+
+static int lmdb_snapshot_next(
+	void *store, void *snapshot, struct slice *ret_key, struct slice *ret_value, struct err *err)
+{
+	struct lmdb_snapshot *snap = snapshot;
+	MDB_cursor_op op = snap->begun ? MDB_NEXT : MDB_FIRST;
+
+	snap->begun = true;
+	return at_row(store, snap->cursor, (MDB_val){0, NULL}, op, ret_key, ret_value, err);
+}
+
+static void lmdb_stats(void *store, struct kv_backend_stats *ret_stats)
+{
+	*ret_stats = ((struct store *)store)->stats;
+}
+
+const struct kv_backend kv_lmdb = {
+	.name = "lmdb",
+	.open = lmdb_open,
+	.close = lmdb_close,
+	.commit = lmdb_commit,
+	.renew = lmdb_renew,
+	.get = lmdb_get,
+	.seek = lmdb_seek,
+	.next = lmdb_next,
+	.seek_end = lmdb_seek_end,
+	.snapshot_open = lmdb_snapshot_open,
+	.snapshot_next = lmdb_snapshot_next,
+	.snapshot_close = lmdb_snapshot_close,
+	.stats = lmdb_stats,
+};

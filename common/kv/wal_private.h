@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wal_private: what wal.c (append path), wal_recover.c (open) and wal_segment.c (files and their pool) share.
+ *
+ * Segments by number: `live` (hold frames that may be needed; the last one is written to), `ready` (prewritten, number
+ * = the last live one's + 1, + 2 ...). Trimmed ones wait in `obsolete`, still under their old name, until they are
+ * renamed to be ready again or removed. Renames and removals go oldest first, one at a time, each made durable before
+ * the next: a crash never leaves a hole in the numbers of the live ones.
+ */
+#ifndef COMMON_KV_WAL_PRIVATE_H
+#define COMMON_KV_WAL_PRIVATE_H
+
+#include "common/kv/wal.h"
+#include "common/kv/wal_frame.h"
+
+enum {
+	WAL_SEGMENT_BYTES_MIN = 1 << 20,
+	WAL_WRITES = 2,        /* in flight: one being synced, one on its way; more would only delay gathering */
+	WAL_OBSOLETE_MAX = 2,  /* kept for reuse; more are removed */
+	WAL_MARK_IDLE_MS = 20, /* a log without writes for so long appends a mark */
+	WAL_SPACE_WAIT_MS = 30 * 1000, /* entries wait so long for space (a trim may give some), then it is fatal */
+	WAL_SPACE_RETRY_MS = 200,
+	WAL_PATH_BYTES = 4096 + 32,
+};
+
+struct wal_segment {
+	struct list link;
+	uint64_t number;
+	uint64_t last_index; /* of the entries in it; what came before it, if it has none */
+	int fd;
+};
+
+/* One frame on its way to the disk. */
+struct wal_write {
+	struct io_op op;
+	struct iovec iov;
+	struct wal *wal;
+	uint8_t *buf;        /* WAL_FRAME_MAX_BYTES */
+	struct list appends; /* that are in this frame */
+	struct wal_segment *segment;
+	uint64_t number, mark, last_index;
+	bool busy, written;
+};
+
+enum wal_job_kind { WAL_JOB_CREATE, WAL_JOB_RECYCLE, WAL_JOB_REMOVE };
+
+/* Work on segment files, run on a worker. */
+struct wal_job {
+	struct io_op op;
+	struct wal *wal;
+	enum wal_job_kind kind;
+	struct wal_segment *segment; /* the one worked on */
+	uint64_t number;             /* the one that it becomes */
+	int result;
+};
+
+struct wal {
+	struct io *io;
+	char *dir;
+	uint64_t segment_bytes;
+	uint32_t open_flags;
+	void (*on_fatal)(void *ctx, int code, const char *text);
+	void *ctx;
+
+	uint8_t log_id[WAL_ID_BYTES];
+	uint8_t nonce[WAL_ID_BYTES];
+	uint64_t first_index; /* oldest entry still there */
+	uint64_t next_index;  /* given to the next submitted entry */
+	uint64_t durable_index;
+	uint64_t trim_index;
+
+	/* where the next frame goes, and what it continues */
+	uint64_t next_number;
+	uint64_t epoch; /* number of this open's first frame */
+	uint32_t last_crc;
+	uint64_t offset;
+	uint64_t built_index; /* entries <= it are in frames */
+	uint64_t durable_number, durable_segment;
+	uint64_t last_entries_number; /* last frame that holds entries */
+	uint64_t marked_number;       /* greatest mark carried by a durable frame */
+
+	struct list live, ready, obsolete;
+	uint32_t obsolete_count;
+
+	struct list queue; /* appends that wait for a frame */
+	struct wal_write writes[WAL_WRITES];
+	uint32_t first_write, busy_writes; /* a ring, oldest first */
+
+	struct io_turn_hook hook;
+	struct io_op timer; /* idle mark, and the retry for space */
+	uint64_t last_write_ns;
+	uint64_t blocked_since_ns; /* entries wait for a segment; 0: none do */
+	bool space_retry;          /* the last try to make a segment found no space: the timer tries again */
+	struct wal_job job;
+	bool job_running;
+
+	int failed; /* the first error; nothing is written after it */
+	bool fatal_told;
+	char fatal_text[ERR_TEXT_BYTES];
+	bool closing;
+	void (*closed)(void *ctx, int code);
+	void *closed_ctx;
+};
+
+/* wal.c */
+void wal__fail(struct wal *wal, int code, const char *text);
+void wal__kick(struct wal *wal); /* looks for work at the end of this turn */
+
+/* wal_recover.c: all synchronous, at open */
+int wal__recover(struct wal *wal, uint64_t from,
+	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx, struct err *err);
+
+/* wal_segment.c */
+void wal__segment_path(const struct wal *wal, uint64_t number, char path[WAL_PATH_BYTES]);
+struct wal_segment *wal__last_live(const struct wal *wal);
+/* Opens all there are, in order of number, into wal->live; *ret_bytes is the size that they share. None: an empty list.
+ */
+int wal__segments_open(struct wal *wal, uint64_t *ret_bytes, struct err *err);
+void wal__segments_close(struct wal *wal);
+/* A new log: its first segment with a first frame, complete under its name or not there at all. */
+int wal__segment_first(struct wal *wal, const uint8_t *frame, size_t frame_bytes, struct err *err);
+/* The next ready segment, made on the spot if need be. */
+int wal__segment_ready_now(struct wal *wal, struct err *err);
+/* The ready segment becomes the one written to. False if there is none. */
+bool wal__segment_advance(struct wal *wal);
+/* Starts the job that is due, if any. */
+void wal__segment_work(struct wal *wal);
+/* Moves what is not needed any more to `obsolete`. */
+void wal__segment_trim(struct wal *wal);
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading the log at open.
+ *
+ * The first frame of the lowest segment is the anchor: a segment gets its name only after its first frame (new log),
+ * and the first live one always holds a durable frame; so if the anchor is bad, the log is damaged. From there frame
+ * follows frame. The next frame lies right behind its predecessor or, if that finds none, at the start of the next
+ * segment (the writer moves on when a frame does not fit). A frame continues the log if it is intact, has the next
+ * number, carries its predecessor's CRC, its segment's number, the log's id and the epoch's nonce (or starts a new
+ * epoch).
+ *
+ * Where no frame continues the log, it ends, and either nothing was ever acknowledged from there on (a torn tail: cut),
+ * or something was (corruption). Frame numbers only ever rise, and a mark is a number that was durable; so one intact
+ * frame of this log anywhere behind, with a mark at or above the number that is missing, proves corruption; what lies
+ * there from earlier uses has lower marks. The log's id, which no client knows, keeps bytes of an entry from being
+ * taken for such a frame.
+ *
+ * Nothing is changed before all that is decided.
+ */
+#include "common/base/check.h"
+#include "common/base/mem.h"
+#include "common/base/sometimes.h"
+#include "common/kv/wal_private.h"
+#include <inttypes.h>
+
+enum { WINDOW_BYTES = 1 << 20 };
+_Static_assert((int)WINDOW_BYTES >= (int)WAL_FRAME_MAX_BYTES, "a whole frame fits the window");
+
+/* A window on one segment. */
+struct reader {
+	struct wal *wal;
+	struct wal_segment *segment;
+	uint8_t *buf;
+	uint64_t start, len; /* what the window holds */
+};
+
+struct position {
+	struct wal_segment *segment;
+	uint64_t offset;
+};
+
+static struct wal_segment *next_segment(const struct wal *wal, const struct wal_segment *s)
+{
+	return s->link.next == &wal->live ? NULL : LIST_ENTRY(s->link.next, struct wal_segment, link);
+}
+
+/* `len` bytes at the position, or as many as the segment still has. */
+static int reader_get(struct reader *r, struct position at, uint64_t len, const uint8_t **ret_data, uint64_t *ret_len,
+	struct err *err)
+{
+	uint64_t left = r->wal->segment_bytes - at.offset, want;
+	char path[WAL_PATH_BYTES];
+	int64_t n;
+
+	if (len > left)
+		len = left;
+	if (r->segment != at.segment || at.offset < r->start || at.offset + len > r->start + r->len) {
+		want = left < WINDOW_BYTES ? left : WINDOW_BYTES;
+		n = io_pread(r->wal->io, at.segment->fd, r->buf, want, at.offset);
+		if (n < 0 || (uint64_t)n < want) {
+			wal__segment_path(r->wal, at.segment->number, path);
+			return err_set(err, n < 0 ? (int)n : ERR_IO, "%s: cannot read at offset %" PRIu64 ": %s", path,
+				at.offset, n < 0 ? err_text((int)n) : "the file ends early");
+		}
+		r->segment = at.segment;
+		r->start = at.offset;
+		r->len = want;
+	}
+	*ret_data = r->buf + (at.offset - r->start);
+	*ret_len = len;
+	return 0;
+}
+
+/* 0 and the frame; 0 and *ret_intact false if there is none; or the error of a read. */
+static int read_frame(struct reader *r, struct position at, struct wal_frame *ret_frame, uint64_t *ret_bytes,
+	bool *ret_intact, struct err *err)
+{
+	const uint8_t *data;
+	uint64_t len;
+	size_t bytes;
+	int rc;
+
+	*ret_intact = false;
+	rc = reader_get(r, at, WAL_FRAME_ALIGN, &data, &len, err);
+	if (rc || len < WAL_FRAME_ALIGN || wal_frame_peek(data, ret_frame, &bytes))
+		return rc;
+	rc = reader_get(r, at, bytes, &data, &len, err);
+	if (rc || len < bytes || wal_frame_decode(data, bytes, ret_frame))
+		return rc;
+	*ret_bytes = bytes;
+	*ret_intact = true;
+	return 0;
+}
+
+static bool continues(const struct wal *wal, const struct wal_segment *segment, const struct wal_frame *f)
+{
+	if (f->segment != segment->number || f->segment_bytes != wal->segment_bytes)
+		return false;
+	if (wal->next_number == 0) /* the anchor: it says what the log is */
+		return true;
+	return f->number == wal->next_number && f->prev_crc == wal->last_crc && f->first_index == wal->next_index &&
+		memcmp(f->log_id, wal->log_id, WAL_ID_BYTES) == 0 &&
+		(f->type == WAL_FRAME_START || memcmp(f->nonce, wal->nonce, WAL_ID_BYTES) == 0);
+}
+
+/* The log goes on with this frame. */
+static void accept(struct wal *wal, struct position at, const struct wal_frame *f, uint64_t bytes)
+{
+	if (wal->next_number == 0) {
+		memcpy(wal->log_id, f->log_id, WAL_ID_BYTES);
+		wal->first_index = f->first_index;
+	}
+	memcpy(wal->nonce, f->nonce, WAL_ID_BYTES);
+	wal->next_number = f->number + 1;
+	wal->last_crc = f->crc;
+	wal->next_index = f->first_index + f->entry_count;
+	wal->offset = at.offset + bytes;
+	at.segment->last_index = wal->next_index - 1;
+}
+
+static int deliver(const struct wal_frame *f, uint64_t from,
+	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx, struct err *err)
+{
+	struct slice entry;
+	size_t pos = 0;
+	int rc;
+
+	for (uint64_t index = f->first_index; wal_frame_next(f, &pos, &entry); index++) {
+		if (index < from)
+			continue;
+		rc = each(each_ctx, index, entry, err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Looks behind the end of the log for proof that a frame numbered wal->next_number once was durable. */
+static int look_for_proof(
+	struct reader *r, struct position end, bool *ret_proof, struct position *ret_at, struct err *err)
+{
+	struct wal *wal = r->wal;
+	struct wal_frame f;
+	const uint8_t *data;
+	uint64_t len, bytes;
+	bool intact;
+	size_t peek_bytes;
+	int rc;
+
+	for (struct position at = end; at.segment; at = (struct position){next_segment(wal, at.segment), 0}) {
+		for (; at.offset < wal->segment_bytes; at.offset += WAL_FRAME_ALIGN) {
+			rc = reader_get(r, at, WAL_FRAME_ALIGN, &data, &len, err);
+			if (rc)
+				return rc;
+			/* what is old is told by its header alone */
+			if (wal_frame_peek(data, &f, &peek_bytes) || f.mark < wal->next_number ||
+				memcmp(f.log_id, wal->log_id, WAL_ID_BYTES) != 0)
+				continue;
+			rc = read_frame(r, at, &f, &bytes, &intact, err);
+			if (rc)
+				return rc;
+			if (intact) {
+				*ret_proof = true;
+				*ret_at = at;
+				return 0;
+			}
+		}
+	}
+	*ret_proof = false;
+	return 0;
+}
+
+/* Where the missing frame was: where the log ends or, if nothing was ever begun there, at the start of the next segment. */
+static struct position missing_frame(struct reader *r, struct position end, struct position proof)
+{
+	static const uint8_t zeros[WAL_FRAME_ALIGN];
+	struct position next = {next_segment(r->wal, end.segment), 0};
+	struct wal_frame f;
+	const uint8_t *data;
+	size_t bytes;
+	uint64_t len;
+	struct err ignored; /* it was readable a moment ago; and this only makes a message better */
+
+	if (proof.segment == end.segment || !next.segment || (proof.segment == next.segment && proof.offset == 0))
+		return end;
+	if (reader_get(r, end, WAL_FRAME_ALIGN, &data, &len, &ignored))
+		return end;
+	if (len < WAL_FRAME_ALIGN || memcmp(data, zeros, WAL_FRAME_ALIGN) == 0)
+		return next;
+	return wal_frame_peek(data, &f, &bytes) == 0 && f.number < r->wal->next_number ? next : end;
+}
+
+static int report_corruption(const struct wal *wal, struct position at, struct position proof, struct err *err)
+{
+	char path[WAL_PATH_BYTES], proof_path[WAL_PATH_BYTES];
+
+	wal__segment_path(wal, at.segment->number, path);
+	wal__segment_path(wal, proof.segment->number, proof_path);
+	return err_set(err, ERR_CORRUPT,
+		"%.160s: offset %" PRIu64 ": the log is damaged at index %" PRIu64 " (offset %" PRIu64
+		" of %.160s proves that more was"
+		" durable); nothing was changed",
+		path, at.offset, wal->next_index, proof.offset, proof_path);
+}
+
+/* Follows the frames to the end of the log. */
+static int walk(struct reader *r, uint64_t from,
+	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx,
+	struct position *ret_end, struct err *err)
+{
+	struct wal *wal = r->wal;
+	struct position at = {LIST_ENTRY(wal->live.next, struct wal_segment, link), 0}, next;
+	struct wal_frame f;
+	uint64_t bytes;
+	bool intact;
+	int rc;
+
+	for (;;) {
+		rc = read_frame(r, at, &f, &bytes, &intact, err);
+		if (!rc && !(intact && continues(wal, at.segment, &f))) {
+			next = (struct position){next_segment(wal, at.segment), 0};
+			if (!next.segment || next.segment->number != at.segment->number + 1 || wal->next_number == 0)
+				break;
+			rc = read_frame(r, next, &f, &bytes, &intact, err);
+			if (!rc && !(intact && continues(wal, next.segment, &f)))
+				break;
+			next.segment->last_index = at.segment->last_index;
+			SOMETIMES(wal_goes_on_in_next_segment);
+			at = next;
+		}
+		if (!rc) {
+			accept(wal, at, &f, bytes);
+			rc = deliver(&f, from, each, each_ctx, err);
+		}
+		if (rc)
+			return rc;
+		at.offset += bytes;
+	}
+	*ret_end = at;
+	return 0;
+}
+
+/* Segments behind the end: those numbered on are ready for use, others are renamed when needed. */
+static void sort_segments(struct wal *wal, struct wal_segment *last)
+{
+	uint64_t number = last->number;
+	struct list *node;
+
+	while ((node = last->link.next) != &wal->live) {
+		struct wal_segment *s = LIST_ENTRY(node, struct wal_segment, link);
+
+		list_remove(node);
+		if (s->number == number + 1) {
+			number++;
+			list_push_back(&wal->ready, node);
+		} else {
+			list_push_back(&wal->obsolete, node);
+			wal->obsolete_count++;
+		}
+	}
+}
+
+/* What was read may lie in caches only; nothing may rest on it before it is durable. Writes were under way in two
+ * segments at most. */
+static int sync_tail(struct wal *wal, struct wal_segment *last, struct err *err)
+{
+	struct wal_segment *s = last;
+	char path[WAL_PATH_BYTES];
+	int rc;
+
+	for (int i = 0; i < WAL_WRITES && &s->link != &wal->live; i++) {
+		rc = io_fdatasync(wal->io, s->fd);
+		if (rc) {
+			wal__segment_path(wal, s->number, path);
+			return err_set(err, rc, "%s: cannot sync: %s", path, err_text(rc));
+		}
+		s = LIST_ENTRY(s->link.prev, struct wal_segment, link);
+	}
+	return 0;
+}
+
+int wal__recover(struct wal *wal, uint64_t from,
+	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx, struct err *err)
+{
+	struct reader r = {.wal = wal, .buf = mem_aligned(IO_DIRECT_ALIGN, WINDOW_BYTES)};
+	struct position end, proof_at;
+	char path[WAL_PATH_BYTES];
+	bool proof = false;
+	int rc;
+
+	wal->next_number = 0;
+	rc = walk(&r, from, each, each_ctx, &end, err);
+	if (!rc && wal->next_number == 0) {
+		wal__segment_path(wal, end.segment->number, path);
+		rc = err_set(
+			err, ERR_CORRUPT, "%s: offset 0: the log's first frame is damaged; nothing was changed", path);
+	}
+	if (!rc)
+		rc = look_for_proof(&r, end, &proof, &proof_at, err);
+	if (!rc && proof)
+		rc = report_corruption(wal, missing_frame(&r, end, proof_at), proof_at, err);
+	if (!rc)
+		rc = sync_tail(wal, end.segment, err);
+	if (!rc)
+		sort_segments(wal, end.segment);
+	mem_free(r.buf);
+	return rc;
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Segment files: made, recycled and removed off the data path.
+ *
+ * A new segment is written full of zeros under the name "log-new", synced, and renamed; so a file with a segment's name
+ * is always complete, and writing frames into it never allocates blocks or changes its size, which makes a sync one
+ * disk write. A segment that the trim index has passed is renamed to the next free number as it is: its old frames
+ * carry its old number, an old nonce and another predecessor, so nothing in it can be taken for log.
+ *
+ * When the segment written to is half full and no ready one waits, a job on IO_LANE_FILE makes one. If it is out of
+ * space, entries wait: a trim may free a segment; after WAL_SPACE_WAIT_MS it is fatal. Any other failure is fatal at
+ * once.
+ */
+#include "common/base/check.h"
+#include "common/base/mem.h"
+#include "common/base/sometimes.h"
+#include "common/kv/wal_private.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+enum {
+	ZERO_STEP_BYTES = 1 << 20,
+	SEGMENT_NAME_CHARS = 4 + 16,
+	SEGMENTS_MAX = 4096, /* 256 GiB of log by the default size: beyond it the directory is not ours */
+};
+static const char new_name[] = "log-new";
+
+void wal__segment_path(const struct wal *wal, uint64_t number, char path[WAL_PATH_BYTES])
+{
+	int n = snprintf(path, WAL_PATH_BYTES, "%s/log-%016" PRIx64, wal->dir, number);
+
+	CHECK(n > 0 && n < WAL_PATH_BYTES);
+}
+
+static void new_path(const struct wal *wal, char path[WAL_PATH_BYTES])
+{
+	int n = snprintf(path, WAL_PATH_BYTES, "%s/%s", wal->dir, new_name);
+
+	CHECK(n > 0 && n < WAL_PATH_BYTES);
+}
+
+struct wal_segment *wal__last_live(const struct wal *wal)
+{
+	CHECK(!list_empty(&wal->live));
+	return LIST_ENTRY(wal->live.prev, struct wal_segment, link);
+}
+
+static struct wal_segment *segment_new(uint64_t number, int fd)
+{
+	struct wal_segment *s = MEM_NEW(struct wal_segment);
+
+	s->number = number;
+	s->fd = fd;
+	list_init(&s->link);
+	return s;
+}
+
+static void segment_free(struct wal *wal, struct wal_segment *s)
+{
+	if (list_linked(&s->link))
+		list_remove(&s->link);
+	if (s->fd >= 0)
+		io_close(wal->io, s->fd);
+	mem_free(s);
+}
+
+static void segments_free(struct wal *wal, struct list *list)
+{
+	while (!list_empty(list))
+		segment_free(wal, LIST_ENTRY(list->next, struct wal_segment, link));
+}
+
+void wal__segments_close(struct wal *wal)
+{
+	segments_free(wal, &wal->live);
+	segments_free(wal, &wal->ready);
+	segments_free(wal, &wal->obsolete);
+}
+
+/* "log-" and 16 lower-case hex digits; other names are not ours. */
+static bool parse_name(const char *name, uint64_t *ret_number)
+{
+	uint64_t number = 0;
+
+	if (strlen(name) != SEGMENT_NAME_CHARS || memcmp(name, "log-", 4) != 0)
+		return false;
+	for (const char *p = name + 4; *p; p++) {
+		if (*p >= '0' && *p <= '9')
+			number = number << 4 | (uint64_t)(*p - '0');
+		else if (*p >= 'a' && *p <= 'f')
+			number = number << 4 | (uint64_t)(*p - 'a' + 10);
+		else
+			return false;
+	}
+	*ret_number = number;
+	return number > 0 && number < UINT64_MAX;
+}
+
+struct segment_scan {
+	struct wal *wal;
+	uint32_t count;
+};
+
+static int collect_name(void *ctx, const char *name)
+{
+	struct segment_scan *scan = ctx;
+	uint64_t number;
+
+	if (!parse_name(name, &number))
+		return 0;
+	if (++scan->count > SEGMENTS_MAX)
+		return ERR_MFILE;
+	/* names come in byte order, which is the order of numbers */
+	list_push_back(&scan->wal->live, &segment_new(number, -1)->link);
+	return 0;
+}
+
+int wal__segments_open(struct wal *wal, uint64_t *ret_bytes, struct err *err)
+{
+	struct segment_scan scan = {.wal = wal};
+	char path[WAL_PATH_BYTES];
+	uint64_t bytes = 0, size;
+	int rc;
+
+	rc = io_list_dir(wal->io, wal->dir, collect_name, &scan);
+	if (rc)
+		return err_set(err, rc, "%s: cannot list the log's directory: %s", wal->dir, err_text(rc));
+	LIST_FOREACH(it, &wal->live) {
+		struct wal_segment *s = LIST_ENTRY(it, struct wal_segment, link);
+
+		wal__segment_path(wal, s->number, path);
+		rc = io_open(wal->io, path, wal->open_flags, 0, &s->fd);
+		if (rc)
+			return err_set(err, rc, "%s: cannot open: %s", path, err_text(rc));
+		rc = io_size(wal->io, s->fd, &size);
+		if (rc)
+			return err_set(err, rc, "%s: cannot tell its size: %s", path, err_text(rc));
+		if (bytes == 0)
+			bytes = size;
+		if (size != bytes || size < WAL_SEGMENT_BYTES_MIN || size % WAL_FRAME_ALIGN)
+			return err_set(err, ERR_CORRUPT,
+				"%s: has %" PRIu64
+				" bytes, not the log's segment size: the file was cut or is not ours",
+				path, size);
+	}
+	*ret_bytes = bytes;
+	/* A daemon that was killed behind a rename leaves names that are seen and not durable: nothing may rest on them yet. */
+	rc = list_empty(&wal->live) ? 0 : io_sync_dir(wal->io, wal->dir);
+	return rc ? err_set(err, rc, "%s: cannot sync the log's directory: %s", wal->dir, err_text(rc)) : 0;
+}
+
+/* Blocking. The file `path`, complete with zeros, but for `first` at its start. */
+static int write_zeros(struct wal *wal, const char *path, const uint8_t *first, size_t first_bytes, int *ret_fd)
+{
+	uint8_t *zeros = NULL;
+	int fd, rc;
+	int64_t n;
+
+	rc = io_open(wal->io, path, IO_OPEN_CREATE | IO_OPEN_TRUNCATE | wal->open_flags, 0600, &fd);
+	if (rc)
+		return rc;
+	rc = io_allocate(wal->io, fd, 0, wal->segment_bytes);
+	if (rc && rc != ERR_OPNOTSUPP)
+		goto fail;
+	zeros = mem_aligned(IO_DIRECT_ALIGN, ZERO_STEP_BYTES);
+	memset(zeros, 0, ZERO_STEP_BYTES);
+	for (uint64_t at = 0, step; at < wal->segment_bytes; at += step) {
+		step = wal->segment_bytes - at < ZERO_STEP_BYTES ? wal->segment_bytes - at : ZERO_STEP_BYTES;
+		n = io_pwrite(wal->io, fd, zeros, step, at);
+		if (n < 0) {
+			rc = (int)n;
+			goto fail;
+		}
+	}
+	n = first_bytes ? io_pwrite(wal->io, fd, first, first_bytes, 0) : 0;
+	rc = n < 0 ? (int)n : io_fdatasync(wal->io, fd);
+	if (rc)
+		goto fail;
+	mem_free(zeros);
+	*ret_fd = fd;
+	return 0;
+fail:
+	mem_free(zeros);
+	io_close(wal->io, fd);
+	(void)io_unlink(wal->io, path); /* best effort: the next one truncates it */
+	return rc;
+}
+
+/* Blocking. A complete segment `number`, durable under its name. */
+static int create(struct wal *wal, uint64_t number, const uint8_t *first, size_t first_bytes, int *ret_fd)
+{
+	char from[WAL_PATH_BYTES], to[WAL_PATH_BYTES];
+	int fd = -1, rc;
+
+	new_path(wal, from);
+	wal__segment_path(wal, number, to);
+	rc = write_zeros(wal, from, first, first_bytes, &fd);
+	if (rc)
+		return rc;
+	rc = io_rename(wal->io, from, to);
+	if (!rc)
+		rc = io_sync_dir(wal->io, wal->dir);
+	if (rc) {
+		io_close(wal->io, fd);
+		return rc;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int wal__segment_first(struct wal *wal, const uint8_t *frame, size_t frame_bytes, struct err *err)
+{
+	int fd = -1, rc = create(wal, 1, frame, frame_bytes, &fd);
+
+	if (rc)
+		return err_set(err, rc, "%s: cannot create the log (segments of %" PRIu64 " bytes): %s", wal->dir,
+			wal->segment_bytes, err_text(rc));
+	list_push_back(&wal->live, &segment_new(1, fd)->link);
+	return 0;
+}
+
+/* Numbers go on behind the last one that any file has. */
+static uint64_t next_number(const struct wal *wal)
+{
+	const struct list *last = list_empty(&wal->ready) ? &wal->live : &wal->ready;
+
+	return LIST_ENTRY(last->prev, struct wal_segment, link)->number + 1;
+}
+
+int wal__segment_ready_now(struct wal *wal, struct err *err)
+{
+	uint64_t number = next_number(wal);
+	int fd = -1, rc;
+
+	if (!list_empty(&wal->ready))
+		return 0;
+	rc = create(wal, number, NULL, 0, &fd);
+	if (rc)
+		return err_set(err, rc, "%s: cannot create a segment of %" PRIu64 " bytes: %s", wal->dir,
+			wal->segment_bytes, err_text(rc));
+	list_push_back(&wal->ready, &segment_new(number, fd)->link);
+	return 0;
+}
+
+bool wal__segment_advance(struct wal *wal)
+{
+	uint64_t last_index = wal__last_live(wal)->last_index;
+	struct list *next = list_pop_front(&wal->ready);
+	struct wal_segment *s;
+
+	if (!next)
+		return false;
+	s = LIST_ENTRY(next, struct wal_segment, link);
+	CHECK(s->number == wal__last_live(wal)->number + 1);
+	s->last_index = last_index;
+	list_push_back(&wal->live, next);
+	wal->offset = 0;
+	wal->blocked_since_ns = 0;
+	return true;
+}
+
+/* Looks again whenever something became durable: the index may have been passed before the frames behind it were. */
+void wal__segment_trim(struct wal *wal)
+{
+	struct wal_segment *s;
+
+	for (;;) {
+		s = LIST_ENTRY(wal->live.next, struct wal_segment, link);
+		/* the first live segment always holds a durable frame: the next open finds the log's start by it */
+		if (s->number >= wal->durable_segment || s->last_index > wal->trim_index)
+			return;
+		list_remove(&s->link);
+		list_push_back(&wal->obsolete, &s->link);
+		wal->obsolete_count++;
+		if (wal->first_index <= s->last_index)
+			wal->first_index = s->last_index + 1;
+	}
+}
+
+static void job_run(struct io_op *op)
+{
+	struct wal_job *job = CONTAINER_OF(op, struct wal_job, op);
+	struct wal *wal = job->wal;
+	char from[WAL_PATH_BYTES], to[WAL_PATH_BYTES];
+
+	if (job->kind == WAL_JOB_CREATE) {
+		job->result = create(wal, job->number, NULL, 0, &job->segment->fd);
+		return;
+	}
+	wal__segment_path(wal, job->segment->number, from);
+	wal__segment_path(wal, job->number, to);
+	if (job->kind == WAL_JOB_RECYCLE)
+		SOMETIMES(wal_segment_recycled);
+	else
+		SOMETIMES(wal_segment_removed);
+	job->result = job->kind == WAL_JOB_RECYCLE ? io_rename(wal->io, from, to) : io_unlink(wal->io, from);
+	if (!job->result)
+		job->result = io_sync_dir(wal->io, wal->dir);
+}
+
+static void job_failed(struct wal *wal, const struct wal_job *job)
+{
+	static const char *const what[] = {"create", "recycle", "remove"};
+	char text[ERR_TEXT_BYTES];
+	uint64_t now = io_now_ns(wal->io);
+
+	if (job->result == ERR_NOSPC && job->kind == WAL_JOB_CREATE &&
+		(!wal->blocked_since_ns || now - wal->blocked_since_ns < WAL_SPACE_WAIT_MS * 1000000ull)) {
+		wal->space_retry = true;
+		return;
+	}
+	snprintf(text, sizeof(text), "%.300s: cannot %s log segment %" PRIu64 ": %s", wal->dir, what[job->kind],
+		job->number, err_text(job->result));
+	wal__fail(wal, job->result, text);
+}
+
+static void job_done(struct io_op *op)
+{
+	struct wal_job *job = CONTAINER_OF(op, struct wal_job, op);
+	struct wal *wal = job->wal;
+	struct wal_segment *s = job->segment;
+	int rc = op->result < 0 ? (int)op->result : job->result;
+
+	job->result = rc;
+	wal->job_running = false;
+	if (rc == 0 && job->kind != WAL_JOB_REMOVE) {
+		s->number = job->number;
+		list_push_back(&wal->ready, &s->link);
+		wal->space_retry = false;
+	} else {
+		segment_free(wal, s);
+	}
+	job->segment = NULL;
+	if (rc)
+		job_failed(wal, job);
+	wal__kick(wal);
+}
+
+static void job_start(struct wal *wal, enum wal_job_kind kind)
+{
+	struct wal_job *job = &wal->job;
+
+	job->wal = wal;
+	job->kind = kind;
+	if (kind == WAL_JOB_CREATE) {
+		job->segment = segment_new(0, -1);
+	} else {
+		job->segment = LIST_ENTRY(list_pop_front(&wal->obsolete), struct wal_segment, link);
+		wal->obsolete_count--;
+	}
+	job->number = kind == WAL_JOB_REMOVE ? job->segment->number : next_number(wal);
+	wal->job_running = true;
+	io_prep_offload(&job->op, IO_LANE_FILE, job_run, job_done);
+	io_submit(wal->io, &job->op);
+}
+
+void wal__segment_work(struct wal *wal)
+{
+	bool wanted = wal->blocked_since_ns || (!wal->closing && wal->offset > wal->segment_bytes / 2);
+
+	wal__segment_trim(wal);
+	if (wal->job_running || wal->failed)
+		return;
+	if (wanted && list_empty(&wal->ready)) {
+		if (!list_empty(&wal->obsolete))
+			job_start(wal, WAL_JOB_RECYCLE);
+		else if (!(wal->space_retry && io_pending(&wal->timer)))
+			job_start(wal, WAL_JOB_CREATE);
+	} else if (!wal->closing && wal->obsolete_count > WAL_OBSOLETE_MAX) {
+		job_start(wal, WAL_JOB_REMOVE);
+	}
+}

@@ -1,0 +1,695 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * server: accepts connections, decodes requests, hands them to handlers, sends what they answer.
+ *
+ *     request:  head decoded --place--> payload arriving --handle--> with the handler --last rpc_reply--> gone
+ *                  |  \--place refuses, method unknown: answered, payload drained            (any order among requests)
+ *                  \--malformed: the connection ends
+ *
+ * Invariants:
+ *  1. A request is either being received (conn->current) or with its handler (counted in `held`). Each one that was
+ *     placed ends by `handle` or by `abandoned`, never both; each one handled ends by its last reply.
+ *  2. A connection's object lives until it is down, its handlers have answered and its replies have ended: req->peer is
+ *     valid all that time. `conn_closed` comes then, once.
+ *  3. Bounds: connections; requests in flight and bytes queued for sending of each; bytes of decoded requests, and of
+ *     answers queued, of all.
+ *     Past one of them nothing further is read, so TCP pushes back on the sender; nothing is dropped. The exception are
+ *     bodies longer than the head buffer while they arrive: past LIMIT_SERVER_BODY_BYTES of them, the connection that
+ *     asks for more is broken, since waiting would let those that stall block the others.
+ *
+ * At the greatest number of connections a further one is closed at once; of those that were idle for IDLE_NS (their
+ * hosts are gone, perhaps) the one idle for longest goes too, so that the next attempt finds room.
+ *
+ * One timer looks every second while there are connections: those without a HELLO after LIMIT_HELLO_MS and those that
+ * stalled for LIMIT_STALL_MS are broken. It also tries to accept again after accept failed (no descriptors left).
+ */
+#include "common/rpc/rpc.h"
+
+#include <string.h>
+#include "common/base/limits.h"
+#include "common/base/mem.h"
+#include "common/rpc/codec.h"
+#include "common/rpc/conn.h"
+
+enum {
+	SERVER_MAGIC = 0x72737276,
+	CONN_MAGIC = 0x72736376,
+	REQ_MAGIC = 0x72737271,
+	FREE_REQS = 256, /* kept for reuse */
+	ARENA_BYTES = 4 * LIMIT_FRAME_BODY_BYTES,
+};
+
+#define MS ((uint64_t)1000000)
+#define SWEEP_NS (1000 * MS)
+#define IDLE_NS (60000 * MS)
+#define LOG_EVERY_NS (1000 * MS) /* lines about bad connections: at most one a second */
+
+struct server_req {
+	struct rpc_req pub; /* first */
+	uint32_t magic;
+	struct server_conn *conn;
+	uint64_t id;
+	uint64_t started_ns;
+	struct codec_arena arena;
+	size_t counted;   /* of arena.held, in server->held_bytes */
+	struct list link; /* server->free_reqs */
+};
+
+struct server_conn {
+	struct conn conn;
+	uint32_t magic;
+	struct rpc_server *server;
+	struct list link; /* server->conns */
+	uint64_t id;
+	struct io_addr addr;
+	uint64_t accepted_ns;
+	uint32_t held;              /* requests with their handlers */
+	size_t body_bytes;          /* held for a body in the making, in server->body_bytes */
+	struct server_req *current; /* whose payload is arriving */
+	bool reported;              /* that it went, and why */
+	bool paused;                /* may_read said no */
+};
+
+/* Of one method: from the head's arrival to the last frame of the answer being queued. */
+struct method_stats {
+	struct metrics_histogram seconds;
+	uint64_t errors;
+};
+
+struct rpc_server {
+	uint32_t magic;
+	struct io *io;
+	struct rpc_server_options options;
+	struct log log;
+	int fd;
+	struct io_addr addr;
+	const struct rpc_handler **by_id;
+	size_t by_id_count;
+	struct method_stats *methods; /* as options.handlers */
+	struct io_op accept_op;
+	struct io_op sweep_op;
+	struct list conns, free_reqs;
+	uint32_t conn_count, free_count;
+	uint64_t next_conn_id;
+	size_t held_bytes; /* of decoded requests */
+	size_t body_bytes; /* of long bodies in the making */
+	size_t send_bytes; /* of answers not sent yet, payloads apart */
+	uint64_t logged_ns, unlogged;
+	struct rpc_stats stats;
+	bool closing;
+	void (*closed)(void *ctx);
+	void *closed_ctx;
+	struct io_post post;
+	bool posted;
+};
+
+static void on_accept(struct io_op *op);
+static void on_sweep(struct io_op *op);
+static void maybe_closed(struct rpc_server *s);
+
+/* ---- requests ---- */
+
+static struct server_req *req_of(const struct rpc_req *pub)
+{
+	struct server_req *req = CONTAINER_OF(pub, struct server_req, pub);
+
+	CHECK_MAGIC(req, REQ_MAGIC);
+	return req;
+}
+
+static struct server_req *req_new(struct server_conn *sc)
+{
+	struct rpc_server *s = sc->server;
+	struct list *n = list_pop_front(&s->free_reqs);
+	struct server_req *req;
+
+	if (n) {
+		s->free_count--;
+		req = LIST_ENTRY(n, struct server_req, link);
+	} else {
+		req = MEM_NEW(struct server_req);
+		req->magic = REQ_MAGIC;
+		codec_arena_init(&req->arena, ARENA_BYTES);
+		list_init(&req->link);
+	}
+	memset(&req->pub, 0, sizeof(req->pub));
+	req->conn = sc;
+	req->pub.conn_id = sc->id;
+	req->pub.peer = &sc->conn.peer;
+	req->pub.peer_addr = sc->addr;
+	return req;
+}
+
+static void resume_paused(struct rpc_server *s)
+{
+	LIST_FOREACH(n, &s->conns) {
+		struct server_conn *sc = LIST_ENTRY(n, struct server_conn, link);
+
+		if (sc->paused)
+			conn_kick(&sc->conn);
+	}
+}
+
+static void req_free(struct server_req *req)
+{
+	struct rpc_server *s = req->conn->server;
+	bool was_over = s->held_bytes > LIMIT_SERVER_REQUEST_BYTES;
+
+	s->held_bytes -= req->counted;
+	req->counted = 0;
+	if (was_over && s->held_bytes <= LIMIT_SERVER_REQUEST_BYTES)
+		resume_paused(s);
+	req->conn = NULL;
+	if (s->free_count < FREE_REQS) {
+		codec_arena_clear(&req->arena);
+		list_push_front(&s->free_reqs, &req->link); /* the next request gets the memory that is warm */
+		s->free_count++;
+	} else {
+		codec_arena_fini(&req->arena);
+		req->magic = 0;
+		mem_free(req);
+	}
+}
+
+bool rpc_req_dead(const struct rpc_req *req)
+{
+	return req_of(req)->conn->conn.broken;
+}
+
+/* The last frame of an answer, or one of several, is queued. */
+static void send_reply(struct server_conn *sc, uint64_t id, uint16_t method, const struct rpc_reply *reply)
+{
+	struct frame f = {
+		.kind = FRAME_RESPONSE,
+		.flags = reply->more ? FRAME_MORE : 0,
+		.method = method,
+		.status = reply->status,
+		.request_id = id,
+	};
+	struct conn_out *out;
+
+	sc->server->stats.responses++;
+	if (conn_send(&sc->conn, &f, reply->msg, reply->payload, reply->payload_count, reply->sent, reply->sent_ctx,
+		    &out) == 0)
+		return;
+	/* Longer than a frame may be: the caller asked for too much at once. For the client, parts end here. */
+	f.flags = 0;
+	f.status = ERR_MSGSIZE;
+	CHECK(conn_send(&sc->conn, &f, NULL, NULL, 0, reply->sent, reply->sent_ctx, &out) == 0);
+	out->code = ERR_MSGSIZE;
+}
+
+static void count_answer(struct rpc_server *s, const struct server_req *req, int status)
+{
+	struct method_stats *stats = &s->methods[req->pub.handler - s->options.handlers];
+
+	metrics_observe(&stats->seconds, io_now_ns(s->io) - req->started_ns);
+	stats->errors += status < 0;
+}
+
+void rpc_reply(struct rpc_req *pub, const struct rpc_reply *reply)
+{
+	struct server_req *req = req_of(pub);
+	struct server_conn *sc = req->conn;
+
+	CHECK(reply->status <= 0 && sc->held > 0 && req != sc->current);
+	CHECK(!reply->more || reply->status == 0);
+	send_reply(sc, req->id, pub->handler->method->id, reply);
+	if (reply->more)
+		return;
+	count_answer(sc->server, req, reply->status);
+	sc->held--;
+	req_free(req);
+	conn_kick(&sc->conn);
+}
+
+void rpc_reply_status(struct rpc_req *req, int status)
+{
+	rpc_reply(req, &(struct rpc_reply){.status = status});
+}
+
+/* ---- frames ---- */
+
+static struct server_conn *conn_of(struct conn *c)
+{
+	struct server_conn *sc = CONTAINER_OF(c, struct server_conn, conn);
+
+	CHECK_MAGIC(sc, CONN_MAGIC);
+	return sc;
+}
+
+static void on_opened(struct conn *c)
+{
+	(void)conn_of(c);
+}
+
+static int decode_request(struct server_conn *sc, struct server_req *req, const struct frame *f, const uint8_t *body)
+{
+	const struct rpc_method *method = req->pub.handler->method;
+	int code;
+
+	if (f->payload_len > method->request_payload)
+		return err_set(&sc->conn.err, ERR_PROTO, "%s with a payload of %u bytes", method->name, f->payload_len);
+	code = codec_unpack(&req->arena, method->request, body, f->body_len, &req->pub.msg);
+	if (code)
+		return err_set(&sc->conn.err, code, "%s with a malformed body", method->name);
+	req->counted = req->arena.held;
+	sc->server->held_bytes += req->counted;
+	return 0;
+}
+
+/* Says where the payload goes; a refusal is the answer. */
+static void place_payload(struct server_conn *sc, struct server_req *req)
+{
+	const struct rpc_handler *h = req->pub.handler;
+	int code = h->place(sc->server->options.ctx, &req->pub);
+
+	if (code == 0) {
+		frame_rx_place(&sc->conn.rx, req->pub.payload, req->pub.payload_count);
+		return;
+	}
+	CHECK(code < 0);
+	count_answer(sc->server, req, code);
+	send_reply(sc, req->id, h->method->id, &(struct rpc_reply){.status = code});
+	sc->current = NULL;
+	req_free(req);
+}
+
+static int on_request_head(struct conn *c, const struct frame *f, const uint8_t *body)
+{
+	struct server_conn *sc = conn_of(c);
+	struct rpc_server *s = sc->server;
+	const struct rpc_handler *h = f->method < s->by_id_count ? s->by_id[f->method] : NULL;
+	struct server_req *req;
+	int code;
+
+	s->stats.requests++;
+	if (!h) {
+		/* A newer client, perhaps: only this request fails. */
+		send_reply(sc, f->request_id, f->method, &(struct rpc_reply){.status = ERR_OPNOTSUPP});
+		return 0;
+	}
+	req = req_new(sc);
+	req->id = f->request_id;
+	req->started_ns = io_now_ns(s->io);
+	req->pub.handler = h;
+	req->pub.payload_len = f->payload_len;
+	code = decode_request(sc, req, f, body);
+	if (code) {
+		req_free(req);
+		return code;
+	}
+	sc->current = req;
+	if (f->payload_len > 0)
+		place_payload(sc, req);
+	return 0;
+}
+
+static int on_request_tail(struct conn *c)
+{
+	struct server_conn *sc = conn_of(c);
+	struct server_req *req = sc->current;
+
+	if (!req)
+		return 0;
+	sc->current = NULL;
+	sc->held++;
+	req->pub.handler->handle(sc->server->options.ctx, &req->pub);
+	return 0;
+}
+
+static bool may_read(struct conn *c)
+{
+	struct server_conn *sc = conn_of(c);
+
+	/* Whoever has nothing in the queue is not held up by those who do not read their answers. */
+	if (sc->server->send_bytes > LIMIT_SERVER_SEND_BYTES && c->out_bytes > 0)
+		return false;
+	sc->paused = sc->held >= LIMIT_CONN_REQUESTS || c->out_bytes > LIMIT_CONN_SEND_QUEUE_BYTES ||
+		sc->server->held_bytes > LIMIT_SERVER_REQUEST_BYTES;
+	return !sc->paused;
+}
+
+static bool may_hold(struct conn *c)
+{
+	struct server_conn *sc = conn_of(c);
+	struct rpc_server *s = sc->server;
+	bool is_more = c->held > sc->body_bytes;
+
+	s->body_bytes += c->held - sc->body_bytes;
+	sc->body_bytes = c->held;
+	if (!is_more || s->body_bytes <= LIMIT_SERVER_BODY_BYTES)
+		return true;
+	s->stats.conns_overloaded++;
+	return false;
+}
+
+/* ---- the end of a connection ---- */
+
+/* One line for the operator, but a flood of bad connections does not become a flood of lines. */
+static void log_bad(struct server_conn *sc, const char *event)
+{
+	struct rpc_server *s = sc->server;
+	const struct err *err = &sc->conn.err;
+	char addr[IO_ADDR_TEXT_BYTES];
+	uint64_t now = io_now_ns(s->io);
+
+	if (!s->options.log)
+		return;
+	if (s->logged_ns && now - s->logged_ns < LOG_EVERY_NS) {
+		s->unlogged++;
+		return;
+	}
+	log_line(&s->log, LOG_WARN, event, "peer=%s name=%s error=%s unlogged=%llu reason=\"%s\"",
+		io_addr_format(&sc->addr, addr), sc->conn.peer.name[0] ? sc->conn.peer.name : "-",
+		err_name(sc->conn.code), (unsigned long long)s->unlogged, err->text);
+	s->logged_ns = now;
+	s->unlogged = 0;
+}
+
+static void report_down(struct server_conn *sc)
+{
+	struct rpc_server *s = sc->server;
+
+	if (sc->reported)
+		return;
+	sc->reported = true;
+	if (sc->conn.phase == CONN_REFUSING) {
+		s->stats.conns_refused++;
+		log_bad(sc, "connection-refused");
+	} else if (sc->conn.err.code) {
+		s->stats.malformed++;
+		log_bad(sc, "connection-malformed");
+	}
+}
+
+static void on_down(struct conn *c)
+{
+	struct server_conn *sc = conn_of(c);
+	struct rpc_server *s = sc->server;
+	struct server_req *req = sc->current;
+
+	report_down(sc);
+	s->body_bytes -= sc->body_bytes;
+	sc->body_bytes = 0;
+	if (req) {
+		sc->current = NULL;
+		if (req->pub.payload_len > 0)
+			req->pub.handler->abandoned(s->options.ctx, &req->pub);
+		req_free(req);
+	}
+	if (sc->held > 0 || !list_empty(&c->out))
+		return;
+	s->stats.bytes_in += c->bytes_in;
+	s->stats.bytes_out += c->bytes_out;
+	if (s->options.conn_closed)
+		s->options.conn_closed(s->options.ctx, sc->id);
+	list_remove(&sc->link);
+	s->conn_count--;
+	conn_fini(c);
+	sc->magic = 0;
+	mem_free(sc);
+	maybe_closed(s);
+}
+
+static const struct conn_ops server_conn_ops = {
+	.opened = on_opened,
+	.head = on_request_head,
+	.tail = on_request_tail,
+	.may_read = may_read,
+	.may_hold = may_hold,
+	.down = on_down,
+};
+
+/* ---- accepting ---- */
+
+static void sweep_arm(struct rpc_server *s)
+{
+	if (s->closing || io_pending(&s->sweep_op))
+		return;
+	if (s->conn_count == 0 && io_pending(&s->accept_op))
+		return;
+	io_prep_timer(&s->sweep_op, io_now_ns(s->io) + SWEEP_NS, on_sweep);
+	io_submit(s->io, &s->sweep_op);
+}
+
+static void accept_next(struct rpc_server *s)
+{
+	io_prep_accept(&s->accept_op, s->fd, on_accept);
+	io_submit(s->io, &s->accept_op);
+}
+
+static void conn_new(struct rpc_server *s, int fd, const struct io_addr *addr)
+{
+	struct server_conn *sc = MEM_NEW(struct server_conn);
+
+	sc->magic = CONN_MAGIC;
+	sc->server = s;
+	sc->id = s->next_conn_id++;
+	sc->addr = *addr;
+	sc->accepted_ns = io_now_ns(s->io);
+	list_push_back(&s->conns, &sc->link);
+	s->conn_count++;
+	s->stats.conns_accepted++;
+	conn_init(&sc->conn, s->io, &server_conn_ops, &s->options.self, true, s->options.bulk, s->options.transform);
+	sc->conn.out_total = &s->send_bytes;
+	conn_start(&sc->conn, fd);
+}
+
+/* Makes room for whoever comes next. */
+static void drop_idle(struct rpc_server *s)
+{
+	struct server_conn *oldest = NULL;
+
+	LIST_FOREACH(n, &s->conns) {
+		struct server_conn *sc = LIST_ENTRY(n, struct server_conn, link);
+
+		if (sc->held > 0 || sc->current || !list_empty(&sc->conn.out) || io_pending(&sc->conn.send_op))
+			continue;
+		if (!oldest || sc->conn.received_ns < oldest->conn.received_ns)
+			oldest = sc;
+	}
+	if (oldest && io_now_ns(s->io) - oldest->conn.received_ns >= IDLE_NS)
+		conn_break(&oldest->conn, ERR_TIMEDOUT);
+}
+
+static void on_accept(struct io_op *op)
+{
+	struct rpc_server *s = CONTAINER_OF(op, struct rpc_server, accept_op);
+
+	CHECK_MAGIC(s, SERVER_MAGIC);
+	if (op->result >= 0) {
+		if (s->closing || s->conn_count >= s->options.max_conns) {
+			io_close(s->io, (int)op->result);
+			s->stats.conns_refused++;
+			drop_idle(s);
+		} else {
+			conn_new(s, (int)op->result, &op->accept.peer);
+		}
+	}
+	if (s->closing) {
+		maybe_closed(s);
+		return;
+	}
+	if (op->result >= 0 || op->result == ERR_CONNRESET)
+		accept_next(s);
+	sweep_arm(s); /* which accepts again after another error */
+}
+
+static bool is_overdue(struct rpc_server *s, struct server_conn *sc)
+{
+	uint64_t now = io_now_ns(s->io);
+
+	if (sc->conn.broken)
+		return false;
+	if (sc->conn.phase != CONN_OPEN)
+		return now - sc->accepted_ns >= LIMIT_HELLO_MS * MS;
+	return now >= LIMIT_STALL_MS * MS && conn_stalled(&sc->conn, now - LIMIT_STALL_MS * MS);
+}
+
+static void on_sweep(struct io_op *op)
+{
+	struct rpc_server *s = CONTAINER_OF(op, struct rpc_server, sweep_op);
+
+	CHECK_MAGIC(s, SERVER_MAGIC);
+	if (s->closing) {
+		maybe_closed(s);
+		return;
+	}
+	LIST_FOREACH(n, &s->conns) {
+		struct server_conn *sc = LIST_ENTRY(n, struct server_conn, link);
+
+		if (is_overdue(s, sc))
+			conn_break(&sc->conn, ERR_TIMEDOUT);
+	}
+	if (!io_pending(&s->accept_op))
+		accept_next(s);
+	sweep_arm(s);
+}
+
+/* ---- open and close ---- */
+
+static void index_handlers(struct rpc_server *s)
+{
+	const struct rpc_handler *h;
+
+	for (h = s->options.handlers; h->method; h++) {
+		CHECK(h->handle && (h->method->request_payload == 0 || (h->place && h->abandoned)));
+		CHECK(h->method->request_payload <= LIMIT_FRAME_PAYLOAD_BYTES);
+		if (h->method->id >= s->by_id_count)
+			s->by_id_count = (size_t)h->method->id + 1;
+	}
+	s->methods = mem_array((size_t)(h - s->options.handlers) + 1, sizeof(*s->methods));
+	s->by_id = mem_array(s->by_id_count ? s->by_id_count : 1, sizeof(struct rpc_handler *));
+	for (h = s->options.handlers; h->method; h++) {
+		CHECK(!s->by_id[h->method->id]);
+		s->by_id[h->method->id] = h;
+	}
+}
+
+int rpc_server_open(
+	struct io *io, const struct rpc_server_options *options, struct rpc_server **ret_server, struct err *err)
+{
+	struct io_addr bound;
+	struct rpc_server *s;
+	int fd, code;
+
+	code = io_listen(io, &options->listen, &fd, &bound, err);
+	if (code)
+		return code;
+	s = MEM_NEW(struct rpc_server);
+	s->magic = SERVER_MAGIC;
+	s->io = io;
+	s->options = *options;
+	if (s->options.max_conns == 0 || s->options.max_conns > LIMIT_SERVER_CONNS)
+		s->options.max_conns = LIMIT_SERVER_CONNS;
+	if (options->log)
+		s->log = *options->log;
+	s->fd = fd;
+	s->addr = bound;
+	s->next_conn_id = 1;
+	list_init(&s->conns);
+	list_init(&s->free_reqs);
+	index_handlers(s);
+	accept_next(s);
+	*ret_server = s;
+	return 0;
+}
+
+struct io_addr rpc_server_addr(const struct rpc_server *s)
+{
+	return s->addr;
+}
+
+void rpc_server_get_stats(const struct rpc_server *s, struct rpc_stats *ret_stats)
+{
+	*ret_stats = s->stats;
+	ret_stats->conns_open = s->conn_count;
+	ret_stats->queued_bytes = s->send_bytes;
+	LIST_FOREACH(n, &s->conns) {
+		const struct server_conn *sc = LIST_ENTRY(n, struct server_conn, link);
+
+		ret_stats->bytes_in += sc->conn.bytes_in;
+		ret_stats->bytes_out += sc->conn.bytes_out;
+	}
+}
+
+static void write_methods(const struct rpc_server *s, struct metrics *m)
+{
+	static const struct metric seconds = {"craton_rpc_request_seconds", METRIC_HISTOGRAM,
+		"Time from the arrival of a request's head to its answer being queued."};
+	static const struct metric errors = {"craton_rpc_request_errors_total", METRIC_COUNTER,
+		"Requests that were answered with an error."};
+	const struct rpc_handler *h;
+	struct metrics_labels l;
+
+	metrics_begin(m, &seconds);
+	for (h = s->options.handlers; h->method; h++) {
+		metrics_labels_init(&l);
+		metrics_histogram(m, metrics_label(&l, "method", h->method->name),
+			&s->methods[h - s->options.handlers].seconds);
+	}
+	metrics_begin(m, &errors);
+	for (h = s->options.handlers; h->method; h++) {
+		metrics_labels_init(&l);
+		metrics_value(m, metrics_label(&l, "method", h->method->name),
+			s->methods[h - s->options.handlers].errors);
+	}
+}
+
+void rpc_server_write_metrics(const struct rpc_server *s, struct metrics *m)
+{
+	static const struct metric open = {"craton_rpc_connections", METRIC_GAUGE, "Connections that are open."},
+				   accepted = {"craton_rpc_connections_accepted_total", METRIC_COUNTER, "Connections accepted."},
+				   refused = {"craton_rpc_connections_refused_total", METRIC_COUNTER,
+					   "Connections refused: too many, another cluster, another version."},
+				   overloaded = {"craton_rpc_connections_overloaded_total", METRIC_COUNTER,
+					   "Connections broken because long requests under way took too much memory."},
+				   malformed = {"craton_rpc_connections_malformed_total", METRIC_COUNTER,
+					   "Connections broken because of what came over them."},
+				   requests = {"craton_rpc_requests_total", METRIC_COUNTER, "Requests received."},
+				   responses = {"craton_rpc_responses_total", METRIC_COUNTER, "Response frames sent."},
+				   in = {"craton_rpc_received_bytes_total", METRIC_COUNTER, "Bytes received."},
+				   out = {"craton_rpc_sent_bytes_total", METRIC_COUNTER, "Bytes sent."},
+				   queued = {"craton_rpc_queued_bytes", METRIC_GAUGE, "Answers not sent yet, payloads apart."};
+	struct rpc_stats stats;
+
+	rpc_server_get_stats(s, &stats);
+	metrics_one(m, &open, stats.conns_open);
+	metrics_one(m, &accepted, stats.conns_accepted);
+	metrics_one(m, &refused, stats.conns_refused);
+	metrics_one(m, &overloaded, stats.conns_overloaded);
+	metrics_one(m, &malformed, stats.malformed);
+	metrics_one(m, &requests, stats.requests);
+	metrics_one(m, &responses, stats.responses);
+	metrics_one(m, &in, stats.bytes_in);
+	metrics_one(m, &out, stats.bytes_out);
+	metrics_one(m, &queued, stats.queued_bytes);
+	write_methods(s, m);
+}
+
+static void on_closed(struct io_post *post)
+{
+	struct rpc_server *s = CONTAINER_OF(post, struct rpc_server, post);
+	void (*closed)(void *ctx) = s->closed;
+	void *ctx = s->closed_ctx;
+	struct list *n;
+
+	CHECK_MAGIC(s, SERVER_MAGIC);
+	io_close(s->io, s->fd);
+	while ((n = list_pop_front(&s->free_reqs))) {
+		struct server_req *req = LIST_ENTRY(n, struct server_req, link);
+
+		codec_arena_fini(&req->arena);
+		mem_free(req);
+	}
+	mem_free(s->by_id);
+	mem_free(s->methods);
+	s->magic = 0;
+	mem_free(s);
+	closed(ctx);
+}
+
+/* By a post, so that `closed` never runs inside the caller of whatever ended last. */
+static void maybe_closed(struct rpc_server *s)
+{
+	if (!s->closing || s->posted || s->conn_count > 0 || io_pending(&s->accept_op) || io_pending(&s->sweep_op))
+		return;
+	s->posted = true;
+	s->post.run = on_closed;
+	io_post(s->io, &s->post);
+}
+
+void rpc_server_close(struct rpc_server *s, void (*closed)(void *ctx), void *ctx)
+{
+	CHECK_MAGIC(s, SERVER_MAGIC);
+	CHECK(!s->closing && closed);
+	s->closing = true;
+	s->closed = closed;
+	s->closed_ctx = ctx;
+	io_cancel(s->io, &s->accept_op);
+	io_cancel(s->io, &s->sweep_op);
+	LIST_FOREACH(n, &s->conns)
+		conn_break(&LIST_ENTRY(n, struct server_conn, link)->conn, ERR_STOPPED);
+	maybe_closed(s);
+}

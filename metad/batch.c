@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * batch: commands of one turn of the loop become one log entry (more if they do not fit), one write, one sync.
+ *
+ *   metad__submit --> open --turn's end, or full--> held --a place in flight--> journal --applied--> free
+ *
+ * At most METAD_BATCHES_IN_FLIGHT are with the journal: the log writes no more at once, and what comes meanwhile shares
+ * the next entry instead of making many small ones. While the table in memory has no room the journal holds them;
+ * requests then wait here, and beyond METAD_BATCHES they are refused.
+ *
+ * Results are given out inside apply, command by command, after the entry is durable. If the journal fails, every
+ * command of every batch that was not applied gets its failure; what is in the log may still come to life at the next
+ * start.
+ */
+#include "metad/core.h"
+
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/base/mem.h"
+
+enum {
+	FIRST_ITEMS = 64,
+	SMALL_COMMAND_ROWS = 8,  /* those not named in rows_of */
+};
+
+static void batches_move(struct metad *md);
+
+static struct batch *batch_get(struct metad *md)
+{
+	struct batcher *b = &md->batcher;
+	struct list *link = list_pop_front(&b->free);
+	struct batch *batch;
+
+	if (link)
+		return LIST_ENTRY(link, struct batch, link);
+	if (b->count == METAD_BATCHES)
+		return NULL;
+	b->count++;
+	batch = MEM_NEW(struct batch);
+	batch->md = md;
+	batch->data = mem_alloc(LIMIT_LOG_ENTRY_BYTES);
+	batch->cap = FIRST_ITEMS;
+	batch->items = mem_array(batch->cap, sizeof(*batch->items));
+	list_init(&batch->link);
+	return batch;
+}
+
+static void batch_clear(struct batch *batch)
+{
+	wcursor_init(&batch->w, batch->data, LIMIT_LOG_ENTRY_BYTES);
+	wcursor_zeros(&batch->w, STATE_ENTRY_HEADER_BYTES);
+	batch->count = batch->answered = batch->rows = 0;
+}
+
+static void batch_free(struct batch *batch)
+{
+	mem_free(batch->items);
+	mem_free(batch->data);
+	mem_free(batch);
+}
+
+static void on_hook(struct io_turn_hook *hook)
+{
+	batches_move(CONTAINER_OF(hook, struct metad, batcher.hook));
+}
+
+void metad__batch_init(struct metad *md)
+{
+	list_init(&md->batcher.free);
+	list_init(&md->batcher.held);
+	io_turn_hook_init(&md->batcher.hook, on_hook);
+}
+
+void metad__batch_fini(struct metad *md)
+{
+	struct batcher *b = &md->batcher;
+	struct list *link;
+
+	CHECK(metad__batches_idle(md));
+	io_turn_hook_remove(md->io, &b->hook);
+	while ((link = list_pop_front(&b->free)))
+		batch_free(LIST_ENTRY(link, struct batch, link));
+}
+
+bool metad__batches_idle(const struct metad *md)
+{
+	return !md->batcher.open && md->batcher.in_flight == 0 && list_empty(&md->batcher.held);
+}
+
+/* Whoever was not answered yet hears `status`. */
+static void batch_fail(struct batch *batch, int status)
+{
+	while (batch->answered < batch->count) {
+		struct batch_item *item = &batch->items[batch->answered++];
+
+		item->fn(batch->md, item->arg, status, NULL);
+	}
+}
+
+static void batch_done(struct journal_entry *entry, int code)
+{
+	struct batch *batch = CONTAINER_OF(entry, struct batch, entry);
+	struct metad *md = batch->md;
+
+	CHECK(code || batch->answered == batch->count);
+	batch_fail(batch, code);
+	md->batcher.in_flight--;
+	if (code == 0) {
+		md->batcher.entries++;
+		md->batcher.commands += batch->count;
+		metrics_observe(&md->batcher.seconds, io_now_ns(md->io) - batch->submitted_ns);
+	}
+	list_push_back(&md->batcher.free, &batch->link);
+	io_at_turn_end(md->io, &md->batcher.hook);
+	metad__maybe_stopped(md);
+}
+
+static void batch_submit(struct metad *md, struct batch *batch)
+{
+	struct state_entry header = {
+		.cluster_version = STATE_CLUSTER_VERSION,
+		.time_ms = metad__now_ms(md),
+		.count = batch->count,
+	};
+
+	state_entry_encode(&header, batch->data);
+	md->logged_ms = header.time_ms;
+	batch->entry.done = batch_done;
+	batch->entry.append.data = slice_of(batch->data, batch->w.len);
+	md->batcher.in_flight++;
+	batch->submitted_ns = io_now_ns(md->io);
+	journal_submit(md->journal, &batch->entry);
+}
+
+/* Gives the journal what it may have now; after a failure, gives everything back. */
+static void batches_move(struct metad *md)
+{
+	struct batcher *b = &md->batcher;
+
+	if (b->open && (b->in_flight < METAD_BATCHES_IN_FLIGHT || md->failed)) {
+		list_push_back(&b->held, &b->open->link);
+		b->open = NULL;
+	}
+	while (!list_empty(&b->held) && (b->in_flight < METAD_BATCHES_IN_FLIGHT || md->failed)) {
+		struct batch *batch = LIST_ENTRY(list_pop_front(&b->held), struct batch, link);
+
+		if (md->failed) {
+			batch_fail(batch, ERR_STOPPED);
+			list_push_back(&b->free, &batch->link);
+		} else {
+			batch_submit(md, batch);
+		}
+	}
+	if (md->failed)
+		metad__maybe_stopped(md);
+}
+
+/*
+ * The most rows that a command writes. Bulk work (a registration, a step of the collector) may write up to
+ * STATE_COMMAND_ROWS; there is only one of a kind under way, so the small number does for it.
+ */
+static uint32_t rows_of(const struct state_cmd *cmd)
+{
+	uint32_t rows = SMALL_COMMAND_ROWS;
+
+	if (cmd->type == STATE_CMD_COMMIT)
+		for (uint32_t i = 0; i < cmd->commit.block_count; i++)
+			rows += 2u + cmd->commit.blocks[i].width; /* itself, its extent, the reverse index */
+	if (cmd->type == STATE_CMD_MKDIR && cmd->mkdir.parents)
+		rows += 3 * LIMIT_PATH_DEPTH;
+	return rows;
+}
+
+static bool has_room(const struct batch *batch, uint32_t rows)
+{
+	return batch->count == 0 || batch->rows + rows <= METAD_ENTRY_ROWS;
+}
+
+/* An open batch with room for the command in md->cmd, which is then in it. */
+static struct batch *batch_take(struct metad *md)
+{
+	struct batcher *b = &md->batcher;
+	uint32_t rows = rows_of(&md->cmd);
+
+	for (int attempt = 0; attempt < 2; attempt++) {
+		if (!b->open) {
+			b->open = batch_get(md);
+			if (!b->open)
+				return NULL;
+			batch_clear(b->open);
+		}
+		if (has_room(b->open, rows)) {
+			state_cmd_encode(&md->cmd, &b->open->w);
+			if (!b->open->w.failed) {
+				b->open->rows += rows;
+				return b->open;
+			}
+			b->open->w.failed = false; /* full: its length is as before */
+		}
+		list_push_back(&b->held, &b->open->link);
+		b->open = NULL;
+	}
+	CHECK_UNREACHABLE(); /* every command fits an empty entry */
+}
+
+static bool submit(struct metad *md, metad_result_fn *fn, void *arg)
+{
+	struct batch *batch = md->failed ? NULL : batch_take(md);
+
+	if (!batch)
+		return false;
+	if (batch->count == batch->cap) {
+		batch->cap *= 2;
+		batch->items = mem_realloc(batch->items, batch->cap * sizeof(*batch->items));
+	}
+	batch->items[batch->count++] = (struct batch_item){.fn = fn, .arg = arg};
+	io_at_turn_end(md->io, &md->batcher.hook);
+	return true;
+}
+
+bool metad__submit(struct metad *md, metad_result_fn *fn, void *arg)
+{
+	md->cmd.request.session = 0;
+	return submit(md, fn, arg);
+}
+
+void metad__submit_change(struct metad *md, metad_result_fn *fn, struct rpc_req *req, const Craton__RequestId *id)
+{
+	if (!metad__session_good(md, req, id))
+		return;
+	md->cmd.request = (struct state_request){
+		.session = id->session, .seq = id->number, .ahead = (uint8_t)(id->number - id->unanswered)};
+	if (!submit(md, fn, req))
+		rpc_reply_status(req, ERR_OVERLOADED);
+}
+
+void metad__submit_req(struct metad *md, metad_result_fn *fn, struct rpc_req *req)
+{
+	if (!metad__submit(md, fn, req))
+		rpc_reply_status(req, ERR_OVERLOADED);
+}
+
+static void on_result(void *ctx, uint32_t number, const struct state_cmd *cmd, const struct state_result *res)
+{
+	struct batch *batch = ctx;
+	struct batch_item *item;
+
+	(void)cmd;
+	CHECK(number == batch->answered && number < batch->count);
+	item = &batch->items[batch->answered++];
+	item->fn(batch->md, item->arg, res->status, res);
+}
+
+int metad__apply(
+	void *ctx, struct kv *kv, uint64_t index, struct slice data, struct journal_entry *entry, struct err *err)
+{
+	struct metad *md = ctx;
+	int code;
+
+	(void)index;
+	if (!md->state.kv) {
+		code = state_open(&md->state, kv);
+		if (code) {
+			*err = md->state.fault;
+			return code;
+		}
+	}
+	if (!entry)
+		return state_apply(&md->state, data, NULL, NULL, err);
+	return state_apply(&md->state, data, on_result, CONTAINER_OF(entry, struct batch, entry), err);
+}

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * core: the daemon's life.
+ *
+ *   metad_start: replay (synchronous) --> listening --format, if new--> ready: requests are served
+ *   metad_stop:  no new requests --> batches answered --> journal closed --> freed, `stopped`
+ *   a failure:   on_fatal once; every request from then on gets ERR_STOPPED; the owner ends the process
+ *
+ * State time is a number in the replicated state: every entry carries the leader's, which is the one it found at its
+ * start plus what its monotonic clock has counted since. A start goes on where the last entry stood; an idle metad
+ * writes a tick every METAD_TICK_MS, so a crash takes at most that much of it back, which only makes tokens and the
+ * floor wait longer.
+ */
+#include "metad/core.h"
+
+#include <stdio.h>
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/base/mem.h"
+#include "common/code/ec.h"
+#include "common/rpc/methods.h"
+#include "metad/restore.h"
+
+enum {
+	METAD_MAGIC = 0x6d657464,
+	DEFAULT_CELL_BYTES = 1 << 20,
+	DEFAULT_CHUNK_BYTES = 4 << 20,
+	TIMER_MS = 250,
+};
+
+static const uint64_t MS_NS = 1000 * 1000;
+
+const struct rpc_handler metad__handlers[] = {
+	{.method = &rpc_metad_lookup, .handle = metad__lookup},
+	{.method = &rpc_metad_readdir, .handle = metad__readdir},
+	{.method = &rpc_metad_mkdir, .handle = metad__mkdir},
+	{.method = &rpc_metad_remove, .handle = metad__remove},
+	{.method = &rpc_metad_rename, .handle = metad__rename},
+	{.method = &rpc_metad_setattr, .handle = metad__setattr},
+	{.method = &rpc_metad_policy, .handle = metad__policy},
+	{.method = &rpc_metad_create, .handle = metad__create},
+	{.method = &rpc_metad_allocate, .handle = metad__allocate},
+	{.method = &rpc_metad_commit, .handle = metad__commit},
+	{.method = &rpc_metad_abort, .handle = metad__abort},
+	{.method = &rpc_metad_layout, .handle = metad__layout},
+	{.method = &rpc_metad_df, .handle = metad__df},
+	{.method = &rpc_metad_status, .handle = metad__status},
+	{.method = &rpc_metad_register, .handle = metad__register},
+	{.method = &rpc_metad_heartbeat, .handle = metad__heartbeat},
+	{.method = &rpc_metad_config, .handle = metad__config},
+	{.method = &rpc_metad_drops, .handle = metad__drops},
+	{.method = &rpc_metad_inventory, .handle = metad__inventory},
+	{.method = &rpc_metad_gc, .handle = metad__gc},
+	{.method = &rpc_metad_report, .handle = metad__report},
+	{.method = &rpc_metad_session_open, .handle = metad__session_open},
+	{.method = &rpc_metad_session_renew, .handle = metad__session_renew},
+	{.method = &rpc_metad_session_close, .handle = metad__session_close},
+	{.method = &rpc_metad_link, .handle = metad__link},
+	{.method = &rpc_metad_symlink, .handle = metad__symlink},
+	{.method = &rpc_metad_readlink, .handle = metad__readlink},
+	{.method = &rpc_metad_truncate, .handle = metad__truncate},
+	{.method = &rpc_metad_xattr_set, .handle = metad__xattr_set},
+	{.method = &rpc_metad_xattr_remove, .handle = metad__xattr_remove},
+	{.method = &rpc_metad_xattr_get, .handle = metad__xattr_get},
+	{.method = &rpc_metad_backup, .handle = metad__backup},
+	{.method = &rpc_metad_maintenance, .handle = metad__maintenance},
+	{.method = NULL},
+};
+
+struct metad *metad__of(void *ctx)
+{
+	struct metad *md = ctx;
+
+	CHECK_MAGIC(md, METAD_MAGIC);
+	return md;
+}
+
+uint64_t metad__now_ms(const struct metad *md)
+{
+	return md->base_ms + (io_now_ns(md->io) - md->base_ns) / MS_NS;
+}
+
+/* ---- requests that wait ---- */
+
+void metad__wait(struct list *list, struct rpc_req *req)
+{
+	struct waiting *w = MEM_NEW(struct waiting);
+
+	w->req = req;
+	list_push_back(list, &w->link);
+}
+
+struct rpc_req *metad__unwait(struct list *list)
+{
+	struct list *link = list_pop_front(list);
+	struct waiting *w = link ? LIST_ENTRY(link, struct waiting, link) : NULL;
+	struct rpc_req *req = w ? w->req : NULL;
+
+	mem_free(w);
+	return req;
+}
+
+void metad__fail_waiting(struct list *list, int status)
+{
+	struct rpc_req *req;
+
+	while ((req = metad__unwait(list)))
+		rpc_reply_status(req, status);
+}
+
+bool metad__gate(struct metad *md, struct rpc_req *req)
+{
+	if (md->failed || md->stopping) {
+		rpc_reply_status(req, ERR_STOPPED);
+		return true;
+	}
+	if (md->ready)
+		return false;
+	metad__wait(&md->gate, req);
+	return true;
+}
+
+bool metad__refuse_growth(struct metad *md, struct rpc_req *req)
+{
+	if (!kv_is_full(journal_kv(md->journal)))
+		return false;
+	rpc_reply_status(req, ERR_META_FULL);
+	return true;
+}
+
+/* ---- failure ---- */
+
+void metad__fatal(struct metad *md, int code, const char *text)
+{
+	if (md->failed)
+		return;
+	md->failed = code;
+	log_line(md->options.log, LOG_ERROR, "fatal", "error=%s text=%s next=%s", err_name(code), text,
+		code == ERR_NOSPC ? "free space there, then start again" : "remove the cause, then start again");
+	metad__fail_waiting(&md->gate, ERR_STOPPED);
+	metad__fail_waiting(&md->range.waiting, ERR_STOPPED);
+	io_at_turn_end(md->io, &md->batcher.hook);
+	if (md->options.on_fatal)
+		md->options.on_fatal(md->options.ctx, code, text);
+}
+
+static void on_journal_fatal(void *ctx, int code, const char *text)
+{
+	metad__fatal(metad__of(ctx), code, text);
+}
+
+/* ---- time ---- */
+
+static void on_tick(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	(void)md, (void)arg, (void)status, (void)res;
+}
+
+static void on_rolled(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	(void)arg;
+	md->rolling = false;
+	if (res && !status)
+		log_line(md->options.log, LOG_INFO, "token-key-rolled", "id=%u", md->state.meta.token_keys[0].id);
+}
+
+/* After a restore the first roll comes as soon as it can, so that the key from before it goes. */
+static uint64_t token_life_ms(const struct metad *md)
+{
+	return state_restore_keys_old(&md->state) ? METAD_TOKEN_SETTLE_MS : METAD_TOKEN_ROLL_MS;
+}
+
+static void on_timer(struct io_op *op)
+{
+	struct metad *md = CONTAINER_OF(op, struct metad, timer);
+	uint64_t now_ms = metad__now_ms(md);
+
+	if (md->stopping || op->result) {
+		metad__maybe_stopped(md);
+		return;
+	}
+	if (md->ready && !md->failed) {
+		metad__check_silence(md);
+		metad__check_sessions(md);
+		metad__backup_tick(md);
+		if (now_ms >= md->logged_ms + METAD_TICK_MS ||
+			(md->state.meta.floor < md->state.meta.next_block && now_ms >= md->tick_ms + METAD_TICK_MS)) {
+			md->cmd.type = STATE_CMD_TICK;
+			if (metad__submit(md, on_tick, NULL))
+				md->tick_ms = now_ms;
+		}
+		if (!md->rolling && now_ms >= md->state.meta.token_keys[0].created_ms + token_life_ms(md)) {
+			md->cmd.type = STATE_CMD_TOKEN_ROLL;
+			io_random(md->io, md->cmd.token_roll.salt, STATE_SALT_BYTES);
+			md->rolling = metad__submit(md, on_rolled, NULL);
+		}
+	}
+	metad__drive_timer(md);
+}
+
+void metad__drive_timer(struct metad *md)
+{
+	uint64_t ms = state_config(&md->state, CONFIG_SERVER_DOWN_AFTER) / 4;
+
+	ms = ms > TIMER_MS ? TIMER_MS : ms ? ms : 1;
+	io_prep_timer(&md->timer, io_now_ns(md->io) + ms * MS_NS, on_timer);
+	io_submit(md->io, &md->timer);
+}
+
+/* ---- start ---- */
+
+static void set_ready(struct metad *md)
+{
+	struct rpc_req *req;
+
+	md->ready = true;
+	while ((req = metad__unwait(&md->gate)))
+		req->handler->handle(md, req);
+}
+
+static void on_formatted(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	(void)arg;
+	if (!res || status)
+		return; /* the journal has failed: on_fatal knows */
+	log_line(md->options.log, LOG_INFO, "formatted", "policy=%s", md->options.default_policy);
+	set_ready(md);
+}
+
+static void format(struct metad *md)
+{
+	const struct ec_policy *policy = ec_policy_by_name(md->options.default_policy);
+
+	md->cmd.type = STATE_CMD_FORMAT;
+	md->cmd.format = (struct state_cmd_format){
+		.cluster = md->options.cluster,
+		.policy = {.id = policy->id,
+			.cell_bytes = md->options.cell_bytes,
+			.chunk_bytes = md->options.chunk_bytes},
+		.now_ns = io_wall_ns(md->io),
+	};
+	io_random(md->io, md->cmd.format.salt, STATE_SALT_BYTES);
+	CHECK(metad__submit(md, on_formatted, NULL));
+	if (md->options.down_after_ms)
+		CHECK(metad__config_set(md, CONFIG_SERVER_DOWN_AFTER, md->options.down_after_ms, on_tick, NULL));
+}
+
+static void set_defaults(struct metad_options *o)
+{
+	o->default_policy = o->default_policy ? o->default_policy : "rs-4-2";
+	o->cell_bytes = o->cell_bytes ? o->cell_bytes : DEFAULT_CELL_BYTES;
+	o->chunk_bytes = o->chunk_bytes ? o->chunk_bytes : DEFAULT_CHUNK_BYTES;
+}
+
+int metad_check_options(const struct metad_options *options, struct err *err)
+{
+	struct metad_options o = *options;
+	const struct ec_policy *policy;
+	struct state_policy root;
+
+	set_defaults(&o);
+	policy = ec_policy_by_name(o.default_policy);
+	if (!policy)
+		return err_set(err, ERR_INVAL,
+			"policy '%s' is unknown: use rs-4-2, rs-6-3, rs-8-3, rs-8-4, rs-10-4, rs-9-6 or rs-1-2",
+			o.default_policy);
+	root = (struct state_policy){.id = policy->id, .cell_bytes = o.cell_bytes, .chunk_bytes = o.chunk_bytes};
+	if (!state_policy_valid(&root))
+		return err_set(err, ERR_INVAL,
+			"cells have a multiple of 16 KiB up to 1 MiB, chunks a multiple of the cell up to 64 MiB");
+	return 0;
+}
+
+static int copy_options(struct metad *md, const struct metad_options *o, struct err *err)
+{
+	int code = metad_check_options(o, err);
+
+	if (code)
+		return code;
+	md->options = *o;
+	set_defaults(&md->options);
+	md->options.default_policy = ec_policy_by_name(md->options.default_policy)->name;
+	md->dir = mem_strdup(o->dir);
+	md->name = mem_strdup(o->name);
+	md->options.dir = md->dir;
+	md->options.name = md->name;
+	return 0;
+}
+
+static void metad_free(struct metad *md)
+{
+	state_close(&md->state);
+	metad__fleet_fini(md);
+	metad__gc_fini(md);
+	metad__repair_fini(md);
+	metad__sessions_fini(md);
+	mem_free(md->candidates);
+	mem_free(md->disk_mark);
+	mem_free(md->scratch);
+	mem_free(md->dir);
+	mem_free(md->name);
+	mem_free(md);
+}
+
+static struct metad *metad_new(struct io *io)
+{
+	struct metad *md = MEM_NEW(struct metad);
+	uint64_t seed;
+
+	md->magic = METAD_MAGIC;
+	md->io = io;
+	list_init(&md->gate);
+	list_init(&md->range.waiting);
+	metad__batch_init(md);
+	metad__scan_init(md);
+	metad__gc_init(md);
+	metad__sessions_init(md);
+	io_random(io, &seed, sizeof(seed));
+	rng_init(&md->rng, seed);
+	md->disks = mem_array(LIMIT_DISKS + 1, sizeof(*md->disks));
+	md->servers = mem_array(STATE_SERVERS + 1, sizeof(*md->servers));
+	md->candidates = mem_array(LIMIT_DISKS + 1, sizeof(*md->candidates));
+	md->disk_mark = mem_array(LIMIT_DISKS + 1, sizeof(*md->disk_mark));
+	md->scratch = MEM_NEW(struct metad_scratch);
+	metad__repair_init(md);
+	return md;
+}
+
+/* Where the file system has no O_DIRECT the log goes through the page cache: slower, as safe. */
+static int check_direct(struct metad *md, bool *ret_buffered, struct err *err)
+{
+	char *path = mem_printf("%s/direct-probe", md->dir);
+	int fd, code = io_open(md->io, path, IO_OPEN_WRITE | IO_OPEN_CREATE | IO_OPEN_DIRECT, 0600, &fd);
+
+	*ret_buffered = code == ERR_INVAL;
+	if (code == 0)
+		io_close(md->io, fd);
+	if (code == 0 || *ret_buffered)
+		io_unlink(md->io, path); /* if it stays it does no harm */
+	mem_free(path);
+	if (*ret_buffered)
+		log_line(md->options.log, LOG_WARN, "no-direct-io",
+			"dir=%s text=\"the file system has no O_DIRECT: slower, through the page cache\"", md->dir);
+	if (code && !*ret_buffered)
+		return err_set(err, code, "%s cannot be written: %s: make the directory, or mend its rights", md->dir,
+			err_text(code));
+	return 0;
+}
+
+static int open_journal(struct metad *md, struct err *err)
+{
+	struct journal_options o = {
+		.dir = md->dir,
+		.backend = md->options.backend,
+		.segment_bytes = md->options.log_segment_bytes,
+		.entry_growth_bytes = LIMIT_LOG_ENTRY_BYTES + METAD_ENTRY_ROWS * METAD_ROW_BYTES,
+		.room_bytes = METAD_ROOM_BYTES,
+		.apply = metad__apply,
+		.on_fatal = on_journal_fatal,
+		.ctx = md,
+	};
+	int code = restore_check_dir(md->io, md->dir, err);
+
+	if (!code)
+		code = check_direct(md, &o.buffered, err);
+	return code ? code : journal_open(md->io, &o, &md->journal, err);
+}
+
+/* What the journal holds must be this cluster's. */
+static int check_state(struct metad *md, struct err *err)
+{
+	char ours[UUID_TEXT_BYTES], theirs[UUID_TEXT_BYTES];
+
+	if (!md->state.kv && state_open(&md->state, journal_kv(md->journal))) {
+		*err = md->state.fault;
+		return err->code;
+	}
+	if (state_failure(&md->state, err))
+		return err->code;
+	if (!md->state.formatted || uuid_equal(&md->state.meta.cluster, &md->options.cluster))
+		return 0;
+	uuid_format(&md->state.meta.cluster, theirs);
+	uuid_format(&md->options.cluster, ours);
+	return err_set(err, ERR_WRONG_CLUSTER,
+		"%s holds the metadata of cluster %s, the configuration says %s: use the right one of both", md->dir,
+		theirs, ours);
+}
+
+static int open_server(struct metad *md, struct err *err)
+{
+	struct rpc_server_options o = {
+		.listen = md->options.listen,
+		.self = {.cluster = md->options.cluster, .role = RPC_ROLE_METAD},
+		.handlers = metad__handlers,
+		.ctx = md,
+		.conn_closed = metad__conn_closed,
+		.transform = md->options.transform,
+		.log = md->options.log,
+	};
+
+	snprintf(o.self.name, sizeof(o.self.name), "%s", md->name);
+	return rpc_server_open(md->io, &o, &md->server, err);
+}
+
+static void ignore_closed(void *ctx)
+{
+	(void)ctx;
+}
+
+int metad_start(struct io *io, const struct metad_options *options, struct metad **ret_metad, struct err *err)
+{
+	struct metad *md = metad_new(io);
+	int code = copy_options(md, options, err);
+
+	if (!code)
+		code = open_journal(md, err);
+	if (code) {
+		metad_free(md);
+		return code;
+	}
+	code = check_state(md, err);
+	if (!code)
+		code = metad__metrics_open(md, err);
+	if (!code)
+		code = open_server(md, err);
+	if (code) {
+		metad__metrics_close(md, ignore_closed);
+		journal_abandon(md->journal);
+		metad_free(md);
+		return code;
+	}
+	md->base_ms = md->logged_ms = md->tick_ms = md->state.meta.time_ms;
+	md->gc.round = md->base_ms;
+	md->base_ns = md->started_ns = io_now_ns(io);
+	if (md->state.formatted)
+		md->ready = true;
+	else
+		format(md);
+	metad__drive_timer(md);
+	metad__background_start(md);
+	*ret_metad = md;
+	return 0;
+}
+
+struct io_addr metad_addr(const struct metad *md)
+{
+	return rpc_server_addr(md->server);
+}
+
+/* ---- stop ---- */
+
+static void on_journal_closed(void *ctx, int code)
+{
+	struct metad *md = metad__of(ctx);
+	void (*stopped)(void *ctx) = md->stopped;
+	void *stopped_ctx = md->stopped_ctx;
+
+	if (code && !md->failed)
+		log_line(md->options.log, LOG_ERROR, "close-failed", "error=%s", err_name(code));
+	metad__batch_fini(md);
+	metad_free(md);
+	stopped(stopped_ctx);
+}
+
+/* Every part comes here when it has ended; the last one closes the journal. */
+void metad__maybe_stopped(struct metad *md)
+{
+	if (!md->stopping || !md->server_closed || md->closing || !metad__batches_idle(md) || !metad__scan_idle(md) ||
+		!metad__background_idle(md) || io_pending(&md->timer))
+		return;
+	md->closing = true;
+	metad__backup_stop(md);
+	journal_close(md->journal, on_journal_closed, md);
+}
+
+static void on_metrics_closed(void *ctx)
+{
+	struct metad *md = metad__of(ctx);
+
+	md->server_closed = true;
+	metad__maybe_stopped(md);
+}
+
+static void on_server_closed(void *ctx)
+{
+	metad__metrics_close(metad__of(ctx), on_metrics_closed);
+}
+
+void metad_stop(struct metad *md, void (*stopped)(void *ctx), void *ctx)
+{
+	CHECK(!md->stopping && stopped);
+	md->stopping = true;
+	md->stopped = stopped;
+	md->stopped_ctx = ctx;
+	metad__fail_waiting(&md->gate, ERR_STOPPED);
+	metad__fail_waiting(&md->range.waiting, ERR_STOPPED);
+	metad__scan_stop(md);
+	metad__background_stop(md);
+	if (io_pending(&md->timer))
+		io_cancel(md->io, &md->timer);
+	rpc_server_close(md->server, on_server_closed, md);
+}

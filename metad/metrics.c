@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* metrics: what GET /metrics of metad shows. Nothing here changes anything but the count of blocks, which is made anew now and then. */
+#include "metad/core.h"
+
+#include "common/base/check.h"
+
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION "0.1.0"
+#endif
+
+static const uint64_t MS_NS = 1000 * 1000;
+
+static void write_log(struct metad *md, struct metrics *m)
+{
+	static const struct metric applied = {"craton_metad_applied_index", METRIC_GAUGE, "Log index of the last entry applied."},
+				   state = {"craton_metad_state_time_seconds", METRIC_GAUGE,
+					   "State time: the clock of everything that expires."},
+				   entries = {"craton_metad_log_entries_total", METRIC_COUNTER, "Log entries written and applied."},
+				   commands = {"craton_metad_commands_total", METRIC_COUNTER, "Commands in those entries."},
+				   seconds = {"craton_metad_log_entry_seconds", METRIC_HISTOGRAM,
+					   "Time from a log entry's submission to its application, its sync included."};
+
+	metrics_one(m, &applied, journal_applied_index(md->journal));
+	metrics_begin(m, &state);
+	metrics_seconds(m, NULL, metad__now_ms(md) * MS_NS);
+	metrics_one(m, &entries, md->batcher.entries);
+	metrics_one(m, &commands, md->batcher.commands);
+	metrics_begin(m, &seconds);
+	metrics_histogram(m, NULL, &md->batcher.seconds);
+}
+
+static void write_kv(struct metad *md, struct metrics *m)
+{
+	static const struct metric memory = {"craton_kv_memory_bytes", METRIC_GAUGE, "Rows in memory, not committed to the table yet."},
+				   bytes = {"craton_kv_table_bytes", METRIC_GAUGE, "Size of the table on disk."},
+				   rows = {"craton_kv_table_rows", METRIC_GAUGE, "Rows of the table on disk."},
+				   commits = {"craton_kv_commits_total", METRIC_COUNTER, "Commits of the table."},
+				   committed = {"craton_kv_committed_rows_total", METRIC_COUNTER, "Rows that these wrote."},
+				   last = {"craton_kv_last_commit_seconds", METRIC_GAUGE, "Time that the last commit took."},
+				   longest = {"craton_kv_longest_commit_seconds", METRIC_GAUGE,
+					   "Time that the longest commit since the start took."};
+	struct kv_stats s;
+
+	kv_get_stats(journal_kv(md->journal), &s);
+	metrics_one(m, &memory, s.memory_bytes);
+	metrics_one(m, &bytes, s.backing_bytes);
+	metrics_one(m, &rows, s.backing_rows);
+	metrics_one(m, &commits, s.commits);
+	metrics_one(m, &committed, s.committed_rows);
+	metrics_begin(m, &last);
+	metrics_seconds(m, NULL, s.last_commit_ns);
+	metrics_begin(m, &longest);
+	metrics_seconds(m, NULL, s.longest_commit_ns);
+}
+
+static void write_space(struct metad *md, struct metrics *m)
+{
+	static const struct metric total = {"craton_raw_capacity_bytes", METRIC_GAUGE, "Raw space of all disks that are not failed."},
+				   left = {"craton_raw_free_bytes", METRIC_GAUGE, "Raw space that is free."},
+				   pending = {"craton_pending_bytes", METRIC_GAUGE, "Raw space of deleted data not reclaimed yet."},
+				   files = {"craton_files", METRIC_GAUGE, "Files with a name."},
+				   dirs = {"craton_directories", METRIC_GAUGE, "Directories."},
+				   data = {"craton_file_bytes", METRIC_GAUGE, "Bytes of files with a name."};
+	Craton__DfReply df = CRATON__DF_REPLY__INIT;
+
+	metad__fill_df(md, &df);
+	metrics_one(m, &total, df.total_bytes);
+	metrics_one(m, &left, df.free_bytes);
+	metrics_one(m, &pending, df.pending_bytes);
+	metrics_one(m, &files, df.file_count);
+	metrics_one(m, &dirs, df.dir_count);
+	metrics_one(m, &data, df.file_bytes);
+}
+
+static void write_state(struct metrics *m, const char *state, uint64_t count)
+{
+	struct metrics_labels l;
+
+	metrics_labels_init(&l);
+	metrics_value(m, metrics_label(&l, "state", state), count);
+}
+
+static void write_fleet(struct metad *md, struct metrics *m)
+{
+	static const struct metric servers = {"craton_servers", METRIC_GAUGE, "Chunk servers by state."},
+				   disks = {"craton_disks", METRIC_GAUGE, "Disks by state; those of a server that is down are down."};
+	uint64_t up = 0, all = 0, by_state[STATE_DISK_FAILED + 1] = {0};
+
+	for (uint32_t id = 1; id < md->state.server_cap; id++) {
+		const struct state_server *server = state_server_at(&md->state, id);
+
+		all += server != NULL;
+		up += server && server->up;
+	}
+	for (uint32_t id = 1; id < md->state.disk_cap; id++) {
+		const struct state_disk *disk = state_disk_at(&md->state, id);
+
+		if (disk)
+			by_state[disk->state == STATE_DISK_FAILED || state_disk_counts(&md->state, id) ? disk->state
+												       : STATE_DISK_DOWN]++;
+	}
+	metrics_begin(m, &servers);
+	write_state(m, "up", up);
+	write_state(m, "down", all - up);
+	metrics_begin(m, &disks);
+	write_state(m, "up", by_state[STATE_DISK_UP]);
+	write_state(m, "down", by_state[STATE_DISK_DOWN]);
+	write_state(m, "draining", by_state[STATE_DISK_DRAINING]);
+	write_state(m, "failed", by_state[STATE_DISK_FAILED]);
+}
+
+/* The last count: there is none in the first moments. */
+static void write_blocks(struct metad *md, struct metrics *m)
+{
+	static const struct metric blocks = {
+		"craton_blocks", METRIC_GAUGE, "Blocks by state, as of the last count, made anew at most every 15 s."};
+	const struct block_counts *c = &md->scan.done;
+
+	metad__scan_refresh(md);
+	if (!md->scan.valid)
+		return;
+	metrics_begin(m, &blocks);
+	write_state(m, "full", c->full);
+	write_state(m, "crowded", c->crowded);
+	write_state(m, "degraded", c->degraded);
+	write_state(m, "at_risk", c->at_risk);
+	write_state(m, "lost", c->lost);
+}
+
+static void write_garbage(struct metad *md, struct metrics *m)
+{
+	static const struct metric dropped = {"craton_gc_dropped_copies_total", METRIC_COUNTER, "Copies that chunk servers have dropped."},
+				   orphans = {"craton_gc_orphans_total", METRIC_COUNTER, "Copies found that no row named."},
+				   missing = {"craton_gc_missing_total", METRIC_COUNTER, "Copies that rows named and that were not there."},
+				   intents = {"craton_repair_intents", METRIC_GAUGE, "Rebuilds and moves under way."};
+
+	metrics_one(m, &dropped, md->gc.dropped);
+	metrics_one(m, &orphans, md->gc.orphans);
+	metrics_one(m, &missing, md->gc.missing);
+	metrics_one(m, &intents, md->state.intent_count);
+}
+
+static void write_sessions(struct metad *md, struct metrics *m)
+{
+	static const struct metric expired = {"craton_sessions_expired_total", METRIC_COUNTER, "Sessions ended because their clients fell silent."},
+				   lost = {"craton_sessions_lost_total", METRIC_COUNTER, "Requests of sessions that have ended."};
+
+	metrics_one(m, &expired, md->sessions.expired);
+	metrics_one(m, &lost, md->sessions.lost);
+}
+
+static void write_metrics(void *ctx, struct metrics *m)
+{
+	static const struct metric build = {"craton_build_info", METRIC_GAUGE, "What runs here; always 1."};
+	struct metad *md = metad__of(ctx);
+	struct metrics_labels l;
+
+	metrics_labels_init(&l);
+	metrics_label(&l, "version", PACKAGE_VERSION);
+	metrics_label(&l, "program", "craton-metad");
+	metrics_begin(m, &build);
+	metrics_value(m, metrics_label(&l, "name", md->options.name), 1);
+	if (md->stopping || md->failed)
+		return;
+	write_log(md, m);
+	write_kv(md, m);
+	write_space(md, m);
+	write_fleet(md, m);
+	write_blocks(md, m);
+	write_garbage(md, m);
+	write_sessions(md, m);
+	rpc_server_write_metrics(md->server, m);
+}
+
+int metad__metrics_open(struct metad *md, struct err *err)
+{
+	struct metrics_http_options o = {.listen = md->options.metrics, .write = write_metrics, .ctx = md};
+
+	return o.listen.family ? metrics_http_open(md->io, &o, &md->http, err) : 0;
+}
+
+void metad__metrics_close(struct metad *md, void (*closed)(void *ctx))
+{
+	struct metrics_http *http = md->http;
+
+	md->http = NULL;
+	if (http)
+		metrics_http_close(http, closed, md);
+	else
+		closed(md);
+}
+
+struct io_addr metad_metrics_addr(const struct metad *md)
+{
+	return md->http ? metrics_http_addr(md->http) : (struct io_addr){0};
+}

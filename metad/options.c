@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options: what craton-metad has besides the options of every daemon (common/daemon/daemon_options.h). */
+#include "metad/options.h"
+
+#include <string.h>
+#include "common/base/limits.h"
+#include "common/code/ec.h"
+
+#define OPTION(field) .offset = offsetof(struct metad_program_options, field)
+#define MIB ((uint64_t)1 << 20)
+
+static const struct opt table[] = {
+	DAEMON_SERVER_OPTS(struct metad_program_options, "the metadata; exists", "metad-1", NULL,
+		"address to listen on, else that of metad; port 0: any, written to DIR/address"),
+	{.name = "policy",
+		.type = OPT_STRING,
+		OPTION(policy),
+		.default_ = "rs-4-2",
+		.arg = "NAME",
+		.help = "policy of the root directory of a new store"},
+	{.name = "cell",
+		.type = OPT_BYTES,
+		OPTION(cell_bytes),
+		.max = LIMIT_CELL_BYTES,
+		.arg = "SIZE",
+		.help = "cell size of the root directory of a new store; 0: 1 MiB"},
+	{.name = "chunk",
+		.type = OPT_BYTES,
+		OPTION(chunk_bytes),
+		.max = LIMIT_CHUNK_BYTES,
+		.arg = "SIZE",
+		.help = "chunk size of the root directory of a new store; 0: 4 MiB"},
+	{.name = "log-segment",
+		.type = OPT_BYTES,
+		OPTION(log_segment),
+		.max = 1024 * MIB,
+		.cli_only = true,
+		.arg = "SIZE",
+		.help = "segment size of a new log; 0: 64 MiB"},
+	{.name = "restore",
+		.type = OPT_STRING,
+		OPTION(restore),
+		.cli_only = true,
+		.arg = "FILE",
+		.help = "make the metadata in an empty --dir from this backup, then exit"},
+	DAEMON_STORE_OPTS(struct metad_program_options, "where this server is found by the others"),
+	{0},
+};
+
+const struct daemon_usage metad_usage = {
+	.program = "craton-metad",
+	.address = "127.0.0.1:7000",
+	.intro = "Usage: craton-metad --dir DIR -c craton.conf [OPTION ...]\n"
+		 "       craton-metad --restore FILE --dir DIR -c craton.conf\n"
+		 "\n"
+		 "The metadata server of Craton: names, layouts, and the state of every disk.\n",
+	.examples = "  craton-metad --dir /var/lib/craton/metad-1 --listen 127.0.0.1:7000 -c /etc/craton/craton.conf\n"
+		    "  craton-metad --dir m --listen 127.0.0.1:0 -c craton.conf; the port is in m/address\n",
+	.table = table,
+};
+
+static int derive(struct metad_program_options *o, struct err *err)
+{
+	const struct daemon_options *c = &o->common;
+
+	if (!ec_policy_by_name(o->policy))
+		return err_set(err, ERR_INVAL,
+			"policy = %s is not known: rs-4-2, rs-6-3, rs-8-3, rs-8-4, rs-10-4, rs-9-6 or rs-1-2",
+			o->policy);
+	if (o->log_segment && (o->log_segment % MIB || o->log_segment < MIB))
+		return err_set(err, ERR_INVAL, "--log-segment is a whole number of MiB");
+	o->server = (struct metad_options){
+		.dir = c->dir,
+		.name = c->name,
+		.listen = c->listen_addr,
+		.metrics = c->metrics_addr,
+		.cluster = c->cluster_uuid,
+		.default_policy = o->policy,
+		.cell_bytes = (uint32_t)o->cell_bytes,
+		.chunk_bytes = o->chunk_bytes,
+		.backend = &kv_lmdb,
+		.log_segment_bytes = o->log_segment,
+		.transform = c->rpc_transform,
+	};
+	memcpy(o->server.secret, c->secret, sizeof(o->server.secret));
+	return metad_check_options(&o->server, err);
+}
+
+/* What --restore needs. */
+static int derive_restore(struct metad_program_options *o, struct io *io, struct err *err)
+{
+	int rc = daemon_options_load_cluster(&o->common, io, err);
+
+	return rc < 0 ? rc : daemon_options_require(&o->common, o->common.dir, "dir", " DIR", err);
+}
+
+int metad_options_parse(struct io *io, struct metad_program_options *o, int argc, char **argv, struct err *err)
+{
+	int rc = daemon_options_parse(&o->common, argc, argv, err);
+
+	if (rc < 0 || o->common.help || o->common.version)
+		return rc;
+	if (o->restore)
+		return derive_restore(o, io, err);
+	rc = daemon_options_load(&o->common, io, err);
+	return rc < 0 ? rc : derive(o, err);
+}
+
+void metad_options_fini(struct metad_program_options *o)
+{
+	memset(o->server.secret, 0, sizeof(o->server.secret));
+	daemon_options_fini(&o->common);
+}

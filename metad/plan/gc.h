@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan/gc: works off the gc tables, lowest id first, one bounded command at a time. A file that has just lost its name
+ * is left alone for STATE_GC_READ_MS, for those who still read it; plan_gc_hurry does without this for all that lost
+ * theirs up to now. What the commands leave, drop rows, is handed to the chunk servers by handlers_gc.c.
+ */
+#ifndef METAD_PLAN_GC_H
+#define METAD_PLAN_GC_H
+
+#include "metad/plan/plan.h"
+
+struct plan_gc {
+	struct plan plan;
+	uint32_t at;       /* table */
+	uint64_t from;     /* id in it */
+	uint64_t hurry_ms; /* what is no younger than this does not wait */
+};
+
+void plan_gc_init(struct plan_gc *gc);
+void plan_gc_hurry(struct plan_gc *gc, uint64_t now_ms);
+
+#endif

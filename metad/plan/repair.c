@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "metad/plan/repair.h"
+
+#include <stdlib.h>
+#include "common/base/check.h"
+#include "common/code/stripe.h"
+
+/* ---- one block ---- */
+
+/* Its bytes can be pulled: a failed disk still serves what it can read. */
+static bool is_source(const struct state *s, const struct state_chunk *c)
+{
+	const struct state_disk *disk = c->present && !c->damaged ? state_disk_at(s, c->disk) : NULL;
+	const struct state_server *server = disk ? state_server_at(s, disk->server) : NULL;
+
+	return server && server->up && (state_disk_counts(s, disk->id) || disk->state == STATE_DISK_FAILED);
+}
+
+static uint32_t domain_of(const struct state *s, const struct state_chunk *c)
+{
+	const struct state_disk *disk = state_disk_at(s, c->disk);
+
+	return disk ? disk->domain : 0;
+}
+
+/* Why this chunk is wanted anew; 0: it is not (yet: *due_ms). */
+static uint8_t cause_of(
+	const struct state *s, const struct state_block *row, uint8_t index, uint64_t now_ms, uint64_t *due_ms)
+{
+	const struct state_chunk *c = &row->chunks[index];
+	const struct state_disk *disk = state_disk_at(s, c->disk);
+	uint64_t from_ms = row->time_ms + state_config(s, CONFIG_REPAIR_MISSING_AFTER);
+
+	if (c->present && c->damaged)
+		return STATE_CAUSE_DAMAGED;
+	if (c->present)
+		return disk && disk->out ? STATE_CAUSE_LOST : 0;
+	if (now_ms >= from_ms)
+		return STATE_CAUSE_MISSING;
+	if (!*due_ms || from_ms < *due_ms)
+		*due_ms = from_ms;
+	return 0;
+}
+
+/* Of a whole block: a chunk of the fullest domain, if there is one that the block does not use; -1: none. */
+static int crowded_index(
+	const struct state *s, const struct state_block *row, const struct stripe_geom *g, uint32_t domains)
+{
+	uint32_t most = 1, used = 0;
+	int index = -1;
+
+	for (uint8_t i = 0; i < row->width; i++) {
+		uint32_t same = 0;
+		bool first = true;
+
+		if (stripe_chunk_len(g, i) == 0)
+			continue;
+		for (uint8_t j = 0; j < row->width; j++) {
+			if (stripe_chunk_len(g, j) == 0 ||
+				domain_of(s, &row->chunks[j]) != domain_of(s, &row->chunks[i]))
+				continue;
+			same++;
+			first = first && j >= i;
+		}
+		used += first;
+		if (same > most) {
+			most = same;
+			index = i;
+		}
+	}
+	return used < domains ? index : -1;
+}
+
+void repair_assess(const struct state *s, const struct state_block *row, uint64_t now_ms, uint32_t domains,
+	struct repair_look *ret_look)
+{
+	struct stripe_geom g = state__geom(row);
+	int here = 0, sources = 0, exist = 0, needed = stripe_data_chunks(&g), index = -1;
+	struct repair_look look = {0};
+	uint8_t cause = 0;
+
+	for (uint8_t i = 0; i < row->width; i++) {
+		const struct state_chunk *c = &row->chunks[i];
+		uint8_t why;
+
+		if (stripe_chunk_len(&g, i) == 0)
+			continue;
+		exist++;
+		here += c->present && !c->damaged && state_disk_counts(s, c->disk);
+		sources += is_source(s, c);
+		why = cause_of(s, row, i, now_ms, &look.due_ms);
+		/* Of several one that is no source itself: the others are then as many as can be. */
+		if (why && (index < 0 || (is_source(s, &row->chunks[index]) && !is_source(s, c)))) {
+			index = i;
+			cause = why;
+		}
+	}
+	if (index < 0 && here == exist && domains) {
+		index = crowded_index(s, row, &g, domains);
+		cause = STATE_CAUSE_SPREAD;
+	}
+	if (index >= 0) {
+		look.needs = sources - is_source(s, &row->chunks[index]) >= needed;
+		look.helpless = !look.needs;
+		look.need = (struct repair_need){
+			.block = row->id, .margin = (int8_t)(here - needed), .index = (uint8_t)index, .cause = cause};
+	}
+	*ret_look = look;
+}
+
+/* ---- the fleet ---- */
+
+/* State time when the server stopped being up, as its disks' rows have it; 0: it is up, or has no disk. */
+static uint64_t fell_ms(const struct state *s, const struct state_server *server)
+{
+	uint64_t fell = 0;
+
+	if (server->up)
+		return 0;
+	for (uint32_t i = 1; i < s->disk_cap; i++)
+		if (s->disks[i].id && s->disks[i].server == server->id && s->disks[i].down_ms > fell)
+			fell = s->disks[i].down_ms;
+	return fell;
+}
+
+static bool fell_within(const struct state *s, const struct state_server *server, uint64_t from_ms)
+{
+	uint64_t fell = fell_ms(s, server);
+
+	/* in maintenance it went on purpose */
+	return fell && fell >= server->maintenance_ms && fell >= from_ms && fell <= from_ms + REPAIR_MASS_WINDOW_MS;
+}
+
+/* Did too many fall in the window that begins when this server fell? */
+static bool is_mass(const struct state *s, const struct state_server *first)
+{
+	uint64_t from_ms = fell_ms(s, first);
+	uint32_t fell = 0, up = 0, domain_fell = 0, domain_up = 0;
+
+	for (uint32_t i = 1; i < s->server_cap; i++) {
+		const struct state_server *server = state_server_at(s, i);
+		bool in;
+
+		if (!server)
+			continue;
+		in = fell_within(s, server, from_ms);
+		fell += in;
+		up += server->up;
+		if (server->domain == first->domain) {
+			domain_fell += in;
+			domain_up += server->up;
+		}
+	}
+	return (fell > 1 && fell * 10 > fell + up) || (domain_fell > 1 && domain_up == 0);
+}
+
+uint64_t repair_hold(const struct state *s, uint64_t now_ms)
+{
+	uint64_t hold_ms = state_config(s, CONFIG_REPAIR_MASS_HOLD), until_ms = 0;
+
+	for (uint32_t i = 1; i < s->server_cap; i++) {
+		const struct state_server *server = state_server_at(s, i);
+		uint64_t fell = server ? fell_ms(s, server) : 0;
+
+		if (!fell || fell + REPAIR_MASS_WINDOW_MS + hold_ms <= now_ms || !is_mass(s, server))
+			continue;
+		if (fell + hold_ms > until_ms)
+			until_ms = fell + hold_ms;
+	}
+	return until_ms > now_ms ? until_ms : 0;
+}
+
+/* A disk whose chunks should be rebuilt elsewhere, and may be now. 0: none. */
+static uint32_t disk_to_take_out(struct plan_repair *p, const struct state *s, uint64_t now_ms)
+{
+	uint64_t dead_ms = state_config(s, CONFIG_SERVER_DEAD_AFTER);
+
+	p->out_waits_ms = 0;
+	for (uint32_t i = 1; i < s->disk_cap; i++) {
+		const struct state_disk *disk = state_disk_at(s, i);
+		const struct state_server *server = disk ? state_server_at(s, disk->server) : NULL;
+		uint64_t at_ms;
+
+		if (!server || disk->out)
+			continue;
+		/* It is known why it is away; if it does not come back in time, it is silent from then on. */
+		if (disk->state != STATE_DISK_FAILED && server->maintenance_ms && now_ms < server->maintenance_ms + dead_ms)
+			continue;
+		if (disk->state != STATE_DISK_FAILED &&
+			(server->up || p->env.silent_ms(p->env.ctx, server->id) < dead_ms ||
+				now_ms < disk->down_ms + dead_ms))
+			continue;
+		at_ms = state_take_out_at(s, disk);
+		if (at_ms <= now_ms)
+			return i;
+		if (!p->out_waits_ms || at_ms < p->out_waits_ms)
+			p->out_waits_ms = at_ms;
+	}
+	return 0;
+}
+
+/* ---- candidates ---- */
+
+static bool is_target_busy(const struct state *s, uint32_t disk)
+{
+	for (uint32_t i = 0; i < s->intent_count; i++)
+		if (s->intents[i].disk == disk)
+			return true;
+	return false;
+}
+
+/* Disks that may take a chunk of that size; `busy` ones are marked as to be avoided. */
+static size_t candidates(struct plan_repair *p, const struct state *s, uint64_t chunk_bytes)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 1; i < s->disk_cap; i++) {
+		const struct state_disk *disk = state_disk_at(s, i);
+		uint64_t free_bytes;
+
+		if (!disk || disk->state != STATE_DISK_UP || !state_disk_counts(s, i) ||
+			state_in_maintenance(s, disk->server))
+			continue;
+		free_bytes = p->env.free_bytes(p->env.ctx, disk, chunk_bytes);
+		p->candidates[n++] = (struct place_disk){.disk = i,
+			.domain = disk->domain,
+			.free_bytes = free_bytes >= chunk_bytes ? free_bytes : 0,
+			.avoid = is_target_busy(s, i)};
+	}
+	return n;
+}
+
+static uint32_t count_domains(struct plan_repair *p, const struct state *s)
+{
+	size_t count = candidates(p, s, 0);
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		bool known = p->candidates[i].free_bytes == 0;
+
+		for (size_t j = 0; j < i && !known; j++)
+			known = p->candidates[j].free_bytes && p->candidates[j].domain == p->candidates[i].domain;
+		n += !known;
+	}
+	return n;
+}
+
+static struct repair_put_off *put_off_of(struct plan_repair *p, uint64_t block)
+{
+	for (size_t i = 0; i < REPAIR_PUT_OFF; i++)
+		if (p->put_off[i].block == block)
+			return &p->put_off[i];
+	return NULL;
+}
+
+/* Where the chunk should go. ERR_AGAIN: to one that is busy, wait; ERR_NO_PLACEMENT. */
+static int choose_target(
+	struct plan_repair *p, const struct state *s, const struct repair_need *need, uint32_t *ret_disk)
+{
+	struct stripe_geom g = state__geom(&p->row);
+	size_t count = candidates(p, s, stripe_chunk_len(&g, need->index)), held_count = 0;
+	struct place_spot held[LIMIT_WIDTH];
+	const struct repair_put_off *failed = put_off_of(p, need->block);
+	uint32_t now, best, disk, not = failed && failed->failures % 2 ? failed->disk : 0;
+	int code;
+
+	for (uint8_t i = 0; i < p->row.width; i++) {
+		const struct state_chunk *c = &p->row.chunks[i];
+
+		if (i == need->index || !c->present)
+			continue;
+		held[held_count++] = (struct place_spot){.disk = c->disk, .domain = domain_of(s, c)};
+		for (size_t j = 0; j < count; j++) /* never two chunks of a block on a disk by our own choice */
+			if (p->candidates[j].disk == c->disk)
+				p->candidates[j].free_bytes = 0;
+	}
+	for (size_t j = 0; j < count; j++)
+		if (p->candidates[j].disk == not)
+			p->candidates[j].free_bytes = 0;
+	code = place_next(p->candidates, count, held, held_count, g.m, p->rng, ret_disk, &now);
+	for (size_t j = 0; j < count; j++)
+		p->candidates[j].avoid = false;
+	if (place_next(p->candidates, count, held, held_count, g.m, p->rng, &disk, &best))
+		return ERR_NO_PLACEMENT;
+	if (need->cause == STATE_CAUSE_SPREAD && best > 0)
+		return ERR_NO_PLACEMENT;
+	return code || now > best ? ERR_AGAIN : 0;
+}
+
+/* ---- the walk ---- */
+
+static int by_margin(const void *va, const void *vb)
+{
+	const struct repair_need *a = va, *b = vb;
+	bool sa = a->cause == STATE_CAUSE_SPREAD, sb = b->cause == STATE_CAUSE_SPREAD;
+
+	if (sa != sb)
+		return sa ? 1 : -1; /* crowded blocks have all their chunks */
+	if (a->margin != b->margin)
+		return a->margin < b->margin ? -1 : 1;
+	return a->block < b->block ? -1 : a->block > b->block;
+}
+
+/* Into the queue, in the place of a less urgent one if that is full. */
+static void queue_add(struct plan_repair *p, const struct repair_need *need)
+{
+	uint32_t least = 0;
+
+	if (p->queue_count < REPAIR_QUEUE) {
+		p->queue[p->queue_count++] = *need;
+		return;
+	}
+	p->walk_truncated = true;
+	for (uint32_t i = 1; i < p->queue_count; i++)
+		if (by_margin(&p->queue[i], &p->queue[least]) > 0)
+			least = i;
+	if (by_margin(need, &p->queue[least]) < 0)
+		p->queue[least] = *need;
+}
+
+static bool is_put_off(struct plan_repair *p, uint64_t block, uint64_t now_ms)
+{
+	const struct repair_put_off *f = put_off_of(p, block);
+
+	if (!f || now_ms >= f->until_ms)
+		return false;
+	if (!p->walk_due_ms || f->until_ms < p->walk_due_ms)
+		p->walk_due_ms = f->until_ms;
+	return true;
+}
+
+static bool walk_wanted(const struct plan_repair *p, const struct state *s, uint64_t now_ms)
+{
+	if (now_ms < p->walk_next_ms)
+		return false;
+	return p->walk_truncated || p->walk_fleet != s->fleet_version || p->walk_blocks != s->blocks_version ||
+		(p->due_ms && now_ms >= p->due_ms);
+}
+
+static void walk_begin(struct plan_repair *p, const struct state *s, uint64_t now_ms)
+{
+	p->walking = true;
+	p->walk_truncated = false;
+	p->next_block = 0;
+	p->walk_began_ms = now_ms;
+	p->walk_due_ms = 0;
+	p->walk_fleet = s->fleet_version;
+	p->walk_blocks = s->blocks_version;
+	p->counted = p->counted_helpless = 0;
+	p->domains = count_domains(p, s);
+	p->queue_count = p->queue_at = 0;
+}
+
+static void walk_end(struct plan_repair *p, uint64_t now_ms)
+{
+	uint64_t took = now_ms - p->walk_began_ms, rest = took * REPAIR_WALK_REST_FACTOR;
+
+	p->walking = false;
+	p->walk_next_ms = now_ms + (rest > REPAIR_WALK_REST_MS ? rest : REPAIR_WALK_REST_MS);
+	p->due_ms = p->walk_due_ms;
+	p->wanted = p->counted;
+	p->helpless = p->counted_helpless;
+	p->no_target = 0;
+	qsort(p->queue, p->queue_count, sizeof(p->queue[0]), by_margin);
+}
+
+static void walk_block(struct plan_repair *p, const struct state *s, uint64_t now_ms)
+{
+	struct repair_look look;
+
+	repair_assess(s, &p->row, now_ms, p->domains, &look);
+	p->counted += look.needs;
+	p->counted_helpless += look.helpless;
+	if (look.due_ms && (!p->walk_due_ms || look.due_ms < p->walk_due_ms))
+		p->walk_due_ms = look.due_ms;
+	if (look.needs && !state_intent_of(s, p->row.id) && !is_put_off(p, p->row.id, now_ms))
+		queue_add(p, &look.need);
+}
+
+static void walk_step(struct plan_repair *p, struct state *s, uint64_t now_ms)
+{
+	struct kv_scan rows;
+	struct state_key key;
+	uint64_t id;
+	bool end = false;
+	int n = 0;
+
+	state_key_id(&key, STATE_TABLE_BLOCK, p->next_block);
+	for (kv_seek(s->kv, &rows, state_key_slice(&key)); n < PLAN_STEP_ROWS; kv_scan_next(&rows), n++) {
+		if (!kv_scan_valid(&rows) || !state_key_parse_id(rows.key, STATE_TABLE_BLOCK, &id)) {
+			end = true;
+			break;
+		}
+		if (state_block_decode(rows.value, id, &p->row)) {
+			state__fault(s, "the row of block %llu cannot be decoded", (unsigned long long)id);
+			break;
+		}
+		p->next_block = id + 1;
+		walk_block(p, s, now_ms);
+	}
+	kv_scan_end(&rows);
+	if (end)
+		walk_end(p, now_ms);
+}
+
+/* ---- actions ---- */
+
+/* An intent whose target is gone, or that came to nothing for too long. */
+static bool give_up(const struct state *s, uint64_t now_ms, struct state_cmd *ret_cmd)
+{
+	for (uint32_t i = 0; i < s->intent_count; i++) {
+		const struct state_intent *intent = &s->intents[i];
+
+		if (state_disk_counts(s, intent->disk) && now_ms < intent->time_ms + REPAIR_INTENT_MS)
+			continue;
+		ret_cmd->type = STATE_CMD_INTENT_END;
+		ret_cmd->intent_end = (struct state_cmd_intent_end){
+			.block = intent->block, .index = intent->index, .incarnation = intent->incarnation};
+		return true;
+	}
+	return false;
+}
+
+/* Blocks of a file that nobody can reach are left to garbage collection. */
+static bool is_reachable(struct plan_repair *p, struct state *s)
+{
+	if (p->row.refcount == 0 || state_inode_get(s, p->row.inode, &p->inode))
+		return p->row.refcount > 1;
+	return p->row.refcount > 1 || !(p->inode.flags & (STATE_INODE_REMOVED | STATE_INODE_REPLACED));
+}
+
+static void look_again(struct plan_repair *p, uint64_t at_ms)
+{
+	if (!p->due_ms || at_ms < p->due_ms)
+		p->due_ms = at_ms;
+}
+
+/* The next of the queue that can be begun now. */
+static bool begin_next(struct plan_repair *p, struct state *s, uint64_t now_ms, struct state_cmd *ret_cmd)
+{
+	uint32_t kept = p->queue_at, at = p->queue_at;
+	bool found = false;
+
+	for (uint32_t n = 0; at < p->queue_count && n < PLAN_STEP_ROWS && !found; n++, at++) {
+		struct repair_need need = p->queue[at];
+		struct repair_look look;
+		uint32_t disk = 0;
+		int code;
+
+		/* The row of now decides, not what the walk saw. */
+		if (state_block_get(s, need.block, &p->row) || state_intent_of(s, need.block) || !is_reachable(p, s))
+			continue;
+		repair_assess(s, &p->row, now_ms, p->domains, &look);
+		if (!look.needs)
+			continue;
+		code = choose_target(p, s, &look.need, &disk);
+		if (code == ERR_AGAIN)
+			p->queue[kept++] = look.need; /* its target is busy: it stays, others may have free ones */
+		if (code == ERR_NO_PLACEMENT && look.need.cause != STATE_CAUSE_SPREAD) {
+			p->no_target++;
+			look_again(p, now_ms + REPAIR_RETRY_MS); /* room is no version of anything */
+		}
+		if (code)
+			continue;
+		ret_cmd->type = STATE_CMD_INTENT;
+		ret_cmd->intent = (struct state_cmd_intent){.block = need.block,
+			.index = look.need.index,
+			.cause = look.need.cause,
+			.disk = disk,
+			.version = p->row.version};
+		found = true;
+	}
+	/* What was looked at and kept goes back before what was not. */
+	memmove(&p->queue[kept], &p->queue[at], (p->queue_count - at) * sizeof(p->queue[0]));
+	p->queue_count -= at - kept;
+	return found;
+}
+
+static enum plan_next step(struct plan *plan, const struct plan_facts *facts, struct state_cmd *ret_cmd)
+{
+	struct plan_repair *p = CONTAINER_OF(plan, struct plan_repair, plan);
+	struct state *s = facts->state;
+	uint64_t now_ms = facts->now_ms;
+	uint32_t disk;
+
+	if (give_up(s, now_ms, ret_cmd)) {
+		p->walk_truncated = true; /* its block wants another one */
+		return PLAN_COMMAND;
+	}
+	p->held_until_ms = repair_hold(s, now_ms);
+	if (!state_config(s, CONFIG_REPAIR_ENABLED) || p->held_until_ms)
+		return PLAN_REST;
+	disk = disk_to_take_out(p, s, now_ms);
+	if (disk) {
+		ret_cmd->type = STATE_CMD_TAKE_OUT;
+		ret_cmd->take_out.disk = disk;
+		return PLAN_COMMAND;
+	}
+	if (!p->walking && walk_wanted(p, s, now_ms))
+		walk_begin(p, s, now_ms);
+	if (p->walking) {
+		walk_step(p, s, now_ms);
+		return PLAN_GO_ON;
+	}
+	if (p->queue_count && s->intent_count < STATE_INTENTS && begin_next(p, s, now_ms, ret_cmd))
+		return PLAN_COMMAND;
+	return PLAN_REST;
+}
+
+static void done(struct plan *plan, int status, const struct state_result *res)
+{
+	struct plan_repair *p = CONTAINER_OF(plan, struct plan_repair, plan);
+
+	(void)res;
+	if (status) /* the rows were others by then: look at all of them again */
+		p->walk_truncated = true;
+}
+
+void plan_repair_init(
+	struct plan_repair *p, const struct repair_env *env, struct rng *rng, struct place_disk *candidates)
+{
+	*p = (struct plan_repair){.plan = {.name = "repair", .step = step, .done = done},
+		.env = *env,
+		.rng = rng,
+		.candidates = candidates};
+}
+
+void plan_repair_failed(struct plan_repair *p, uint64_t block, uint32_t disk, uint64_t now_ms)
+{
+	struct repair_put_off *f = put_off_of(p, block);
+	uint64_t wait_ms;
+
+	for (size_t i = 0; i < REPAIR_PUT_OFF && !f; i++)
+		if (!p->put_off[i].block)
+			f = &p->put_off[i];
+	if (!f) { /* the one that comes first anyway */
+		f = &p->put_off[0];
+		for (size_t i = 1; i < REPAIR_PUT_OFF; i++)
+			if (p->put_off[i].until_ms < f->until_ms)
+				f = &p->put_off[i];
+		*f = (struct repair_put_off){0};
+	}
+	wait_ms = f->failures < 20 ? (uint64_t)REPAIR_RETRY_MS << f->failures : REPAIR_RETRY_MAX_MS;
+	f->block = block;
+	f->disk = disk;
+	f->failures++;
+	f->until_ms = now_ms + (wait_ms < REPAIR_RETRY_MAX_MS ? wait_ms : REPAIR_RETRY_MAX_MS);
+	p->failed_count++;
+	look_again(p, f->until_ms);
+}
+
+void plan_repair_done(struct plan_repair *p, uint64_t block, uint64_t bytes)
+{
+	struct repair_put_off *f = put_off_of(p, block);
+
+	if (f)
+		*f = (struct repair_put_off){0};
+	p->done_count++;
+	p->done_bytes += bytes;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * session: what the leader knows of its clients beside the rows of their sessions: who was heard when, and which
+ * unlinked files they still have open.
+ *
+ * Nothing of it is logged and nothing of it decides about safety: it says when the commands come that end a session or
+ * let go of an orphan. A new leader knows nothing, so it gives everybody LIMIT_SESSION_MS from its start. Clients
+ * renew six times in that time and name all that they have open, so whatever a live client reads is named to the new
+ * leader before it lets go of anything.
+ */
+#include "metad/core.h"
+
+#include "common/base/check.h"
+#include "common/base/mem.h"
+
+struct heard {
+	uint64_t at_ns;
+	bool ending; /* a command is under way */
+};
+
+enum { PASS_ORPHANS = 4096 };
+static const uint64_t MS_NS = 1000 * 1000;
+
+void metad__sessions_init(struct metad *md)
+{
+	map_init(&md->sessions.heard);
+	map_init(&md->sessions.held);
+}
+
+void metad__sessions_fini(struct metad *md)
+{
+	size_t pos = 0;
+	uint64_t id;
+	void *heard;
+
+	while (map_next(&md->sessions.heard, &pos, &id, &heard))
+		mem_free(heard);
+	map_fini(&md->sessions.heard);
+	map_fini(&md->sessions.held);
+}
+
+void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_status)
+{
+	craton__session_status__init(ret_status);
+	ret_status->open = md->state.sessions.count;
+	ret_status->expired = md->sessions.expired;
+	ret_status->lost = md->sessions.lost;
+	ret_status->forged = md->sessions.forged;
+	ret_status->out_of_window = md->sessions.out_of_window;
+	ret_status->orphans = md->sessions.orphan_count;
+}
+
+static struct heard *heard_of(struct metad *md, uint64_t session)
+{
+	struct heard *heard = map_get(&md->sessions.heard, session);
+
+	if (!heard) {
+		heard = MEM_NEW(struct heard);
+		map_put(&md->sessions.heard, session, heard);
+	}
+	return heard;
+}
+
+/* ---- requests ---- */
+
+static int check_session(struct metad *md, uint64_t id, uint64_t secret)
+{
+	const struct state_session *session = state_session_at(&md->state, id);
+
+	if (!session) {
+		md->sessions.lost++;
+		return ERR_SESSION_LOST;
+	}
+	if (session->secret != secret) {
+		md->sessions.forged++;
+		return ERR_PERM;
+	}
+	heard_of(md, id)->at_ns = io_now_ns(md->io);
+	return 0;
+}
+
+bool metad__session_good(struct metad *md, struct rpc_req *req, const Craton__RequestId *id)
+{
+	int code = id ? check_session(md, id->session, id->secret) : ERR_INVAL;
+
+	if (!code && (id->unanswered == 0 || id->unanswered > id->number ||
+			     id->number - id->unanswered >= STATE_WINDOW)) {
+		md->sessions.out_of_window++;
+		code = ERR_RANGE;
+	}
+	if (code)
+		rpc_reply_status(req, code);
+	return code == 0;
+}
+
+static void on_opened(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	Craton__SessionOpenReply reply = CRATON__SESSION_OPEN_REPLY__INIT;
+	const struct state_session *session = status ? NULL : state_session_at(&md->state, res->session);
+
+	if (session) {
+		reply.session = session->id;
+		reply.secret = session->secret;
+		reply.timeout_ms = LIMIT_SESSION_MS;
+		heard_of(md, session->id)->at_ns = io_now_ns(md->io);
+	}
+	rpc_reply(arg, &(struct rpc_reply){.status = status, .msg = session ? &reply.base : NULL});
+}
+
+void metad__session_open(void *ctx, struct rpc_req *req)
+{
+	struct metad *md = metad__of(ctx);
+	const Craton__SessionOpenRequest *msg = (const Craton__SessionOpenRequest *)req->msg;
+	size_t len = strlen(msg->name);
+
+	if (metad__gate(md, req))
+		return;
+	md->cmd.type = STATE_CMD_SESSION_OPEN;
+	md->cmd.session_open.name =
+		slice_of(msg->name, len < STATE_SESSION_NAME_BYTES ? len : STATE_SESSION_NAME_BYTES - 1);
+	io_random(md->io, &md->cmd.session_open.secret, sizeof(md->cmd.session_open.secret));
+	metad__submit_req(md, on_opened, req);
+}
+
+/* What is not unlinked needs no note: when it is, this much time must pass, and it will have been named again. */
+static void hold(struct metad *md, uint64_t inode, uint64_t until_ms)
+{
+	struct state_inode *row = &md->scratch->inode;
+
+	if (state_inode_get(&md->state, inode, row) == 0 &&
+		row->flags & (STATE_INODE_REMOVED | STATE_INODE_REPLACED))
+		map_put(&md->sessions.held, inode, (void *)(uintptr_t)until_ms);
+}
+
+void metad__session_renew(void *ctx, struct rpc_req *req)
+{
+	struct metad *md = metad__of(ctx);
+	const Craton__SessionRenewRequest *msg = (const Craton__SessionRenewRequest *)req->msg;
+	Craton__SessionRenewReply reply = CRATON__SESSION_RENEW_REPLY__INIT;
+	uint64_t now_ms = metad__now_ms(md);
+	int status = 0;
+
+	if (metad__gate(md, req))
+		return;
+	if (msg->n_open_inodes > LIMIT_OPEN_FILES) {
+		rpc_reply_status(req, ERR_MSGSIZE);
+		return;
+	}
+	for (size_t i = 0; i < msg->n_open_inodes; i++)
+		hold(md, msg->open_inodes[i], now_ms + LIMIT_SESSION_MS);
+	if (msg->session)
+		status = check_session(md, msg->session, msg->secret);
+	reply.state_time_ms = now_ms;
+	metad__reply_read(md, req, status, &reply.base);
+}
+
+static void forget(struct metad *md, uint64_t session)
+{
+	mem_free(map_remove(&md->sessions.heard, session));
+}
+
+static void end(struct metad *md, metad_result_fn *fn, uint64_t session)
+{
+	struct heard *heard = heard_of(md, session);
+
+	if (heard->ending)
+		return;
+	md->cmd.type = STATE_CMD_SESSION_END;
+	md->cmd.session_end.session = session;
+	heard->ending = metad__submit(md, fn, (void *)(uintptr_t)session);
+}
+
+/* Ended, or some of it: then the rest at once. If that cannot be taken now the next check goes on. */
+static void on_ended(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	uint64_t session = (uintptr_t)arg;
+	struct heard *heard = map_get(&md->sessions.heard, session);
+
+	if (heard)
+		heard->ending = false;
+	if (res && !status && res->more)
+		end(md, on_ended, session);
+	else if (res && !status)
+		forget(md, session);
+}
+
+static void on_expired(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	if (res && !status) {
+		md->sessions.expired++;
+		log_line(md->options.log, LOG_INFO, "session-expired", "session=%llu",
+			(unsigned long long)(uintptr_t)arg);
+	}
+	on_ended(md, arg, status, res);
+}
+
+struct closing {
+	struct rpc_req *req;
+	uint64_t session;
+};
+
+static void on_closed(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	struct closing *c = arg;
+
+	on_ended(md, (void *)(uintptr_t)c->session, status, res);
+	rpc_reply_status(c->req, status);
+	mem_free(c);
+}
+
+void metad__session_close(void *ctx, struct rpc_req *req)
+{
+	struct metad *md = metad__of(ctx);
+	const Craton__SessionCloseRequest *msg = (const Craton__SessionCloseRequest *)req->msg;
+	struct closing *c;
+	int code;
+
+	if (metad__gate(md, req))
+		return;
+	code = check_session(md, msg->session, msg->secret);
+	if (code) {
+		rpc_reply_status(req, code);
+		return;
+	}
+	c = MEM_NEW(struct closing);
+	*c = (struct closing){.req = req, .session = msg->session};
+	md->cmd.type = STATE_CMD_SESSION_END;
+	md->cmd.session_end.session = msg->session;
+	if (!metad__submit(md, on_closed, c)) {
+		mem_free(c);
+		rpc_reply_status(req, ERR_OVERLOADED);
+	}
+}
+
+/* ---- what is checked every now and then ---- */
+
+static void check_silence(struct metad *md, uint64_t now_ns)
+{
+	size_t pos = 0;
+	uint64_t id;
+	void *value;
+
+	while (map_next(&md->state.sessions, &pos, &id, &value)) {
+		const struct state_session *session = value;
+		const struct heard *heard = map_get(&md->sessions.heard, id);
+		uint64_t at_ns = heard && heard->at_ns > md->started_ns ? heard->at_ns : md->started_ns;
+
+		if (session->ending || now_ns - at_ns >= LIMIT_SESSION_MS * MS_NS)
+			end(md, on_expired, id);
+	}
+}
+
+static void on_released(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	(void)arg, (void)status, (void)res;
+	md->sessions.releasing = false;
+}
+
+static bool is_held(struct metad *md, uint64_t inode, uint64_t now_ms)
+{
+	uint64_t until_ms = (uintptr_t)map_get(&md->sessions.held, inode);
+
+	if (until_ms && until_ms <= now_ms)
+		map_remove(&md->sessions.held, inode);
+	return until_ms > now_ms;
+}
+
+static uint64_t wait_ms(const struct metad *md, uint64_t time_ms)
+{
+	return md->sessions.hurry_ms && time_ms <= md->sessions.hurry_ms ? METAD_NAMED_MS : LIMIT_SESSION_MS;
+}
+
+/* Oldest first, some of them; those that are held are passed over, so the next pass goes on behind the last one. */
+static void collect_orphans(struct metad *md, uint64_t now_ms)
+{
+	struct sessions *ss = &md->sessions;
+	struct state_cmd_release *cmd = &md->cmd.release;
+	struct kv_scan scan;
+	struct state_key key;
+	uint64_t time_ms, inode;
+	uint32_t seen = 0;
+
+	cmd->count = 0;
+	state_key_pair(&key, STATE_TABLE_ORPHAN, ss->pass_ms, ss->pass_inode);
+	for (kv_seek(md->state.kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+		if (!state_key_parse_pair(scan.key, STATE_TABLE_ORPHAN, &time_ms, &inode))
+			break;
+		if (seen++ == PASS_ORPHANS || cmd->count == STATE_RELEASE_MAX) {
+			ss->pass_ms = time_ms;
+			ss->pass_inode = inode;
+			kv_scan_end(&scan);
+			return;
+		}
+		ss->pass_count++;
+		if (time_ms + wait_ms(md, time_ms) > now_ms || is_held(md, inode, now_ms))
+			continue;
+		cmd->orphans[cmd->count].time_ms = time_ms;
+		cmd->orphans[cmd->count++].inode = inode;
+	}
+	kv_scan_end(&scan);
+	ss->pass_ms = ss->pass_inode = 0;
+	ss->orphan_count = ss->pass_count;
+	ss->pass_count = 0;
+}
+
+void metad__check_sessions(struct metad *md)
+{
+	uint64_t now_ns = io_now_ns(md->io);
+
+	if (now_ns - md->sessions.checked_ns < METAD_CHECK_SESSIONS_MS * MS_NS)
+		return;
+	md->sessions.checked_ns = now_ns;
+	check_silence(md, now_ns);
+	if (md->sessions.releasing || now_ns - md->started_ns < wait_ms(md, 0) * MS_NS)
+		return;
+	collect_orphans(md, metad__now_ms(md));
+	if (md->cmd.release.count == 0)
+		return;
+	md->cmd.type = STATE_CMD_RELEASE;
+	md->sessions.releasing = metad__submit(md, on_released, NULL);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * restore: the state goes on from a backup, and so from the past. What was done since is not known here, but it was done: disks hold
+ * chunks and generations of it, clients hold tokens, block ids and inode numbers. Nothing of it may meet what is done from now on:
+ *
+ *  - ids of blocks, inodes and sessions go on far beyond all that can have been given since; of the block ids in between (the window) none can be
+ *    committed any more: a client that still holds data allocates anew;
+ *  - incarnations of rebuilds and moves, and generations of disks, go on beyond a number of this restore; a disk may come with any
+ *    generation up to there, and with a number that it was given since;
+ *  - the token key is new, and the older one beside it goes as soon as all chunk servers know the new one (the leader rolls again): no
+ *    token from before is good for longer;
+ *  - copies that no row names are what is left of files written since, or were moved since. For as long as the setting restore.hold says
+ *    none of them is garbage: a newer backup may still be found.
+ *
+ * Repeated restores add up: a backup made after a restore carries its row.
+ */
+#include "metad/state/state.h"
+
+#include "common/base/check.h"
+
+void state__restore_open(struct state *s)
+{
+	struct state_key key;
+	struct slice value;
+
+	state_key_table(&key, STATE_TABLE_RESTORE);
+	if (state__get(s, &key, &value) == 0 && state_restore_decode(value, &s->restore))
+		state__fault(s, "the restore row cannot be decoded");
+}
+
+bool state_restore_closed(const struct state *s, uint64_t block)
+{
+	return block >= s->restore.first_block && block < s->restore.end_block;
+}
+
+uint64_t state_restore_hold_ms(const struct state *s)
+{
+	uint64_t end_ms = s->restore.time_ms + state_config(s, CONFIG_RESTORE_HOLD);
+
+	return s->restore.count && s->meta.time_ms < end_ms ? end_ms - s->meta.time_ms : 0;
+}
+
+uint64_t state_restore_generation(const struct state *s)
+{
+	return (uint64_t)s->restore.count << STATE_RESTORE_GENERATION_SHIFT;
+}
+
+uint32_t state_restore_incarnation(const struct state *s)
+{
+	return s->restore.count << STATE_RESTORE_INCARNATION_SHIFT;
+}
+
+/* Beyond the jump, or 0 if the numbers do not reach that far. */
+static uint64_t jump(uint64_t id)
+{
+	return id_number(id) + STATE_RESTORE_JUMP < id_number(UINT64_MAX) ? id + STATE_RESTORE_JUMP : 0;
+}
+
+void state__restored(struct state *s, const struct state_cmd_restored *cmd, struct state_result *res)
+{
+	uint64_t block = jump(s->meta.next_block), inode = jump(s->meta.next_inode), session = jump(s->meta.next_session);
+	uint8_t value[STATE_ROW_BYTES];
+	struct state_key key;
+
+	if (!block || !inode || !session || s->restore.count == STATE_RESTORES) {
+		res->status = ERR_RANGE;
+		return;
+	}
+	/* Of an earlier restore the window is still there, with the ids behind it that were given since. */
+	if (s->restore.count == 0)
+		s->restore.first_block = s->meta.floor;
+	s->restore.count++;
+	s->restore.end_block = s->meta.next_block = block;
+	s->restore.time_ms = s->meta.time_ms;
+	s->meta.next_inode = inode;
+	s->meta.next_session = session;
+	state__token_keys_roll(s, cmd->salt);
+	s->meta_dirty = true;
+	state_key_table(&key, STATE_TABLE_RESTORE);
+	state__put(s, &key, value, state_restore_encode(&s->restore, value));
+}

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""basic: every command of craton over real daemons: plain, over epoll, and with every byte through the trivial transform."""
+
+import json
+import os
+import random
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from localstore import LocalStore, sha256_file, write_random
+
+MIB = 1 << 20
+SIZES = [0, 1, 16383, 16384, 16385, MIB - 1, MIB + 1, 4 * MIB, 16 * MIB, 16 * MIB + 1, 37 * MIB + 4321]
+
+
+def check(condition, what):
+    if not condition:
+        raise SystemExit(f"FAILED: {what}")
+
+
+def sizes(store, rng):
+    store.run("mkdir", "/sizes")
+    for size in SIZES:
+        source, out = store.path("source"), store.path("out")
+        write_random(source, size, rng)
+        store.run("put", source, f"/sizes/{size}")
+        store.run("get", f"/sizes/{size}", out)
+        check(sha256_file(source) == sha256_file(out), f"{size} bytes came back different")
+        check(store.json("stat", f"/sizes/{size}")["size"] == size, f"stat of {size} bytes")
+        if size:
+            report = store.json("inspect", "--verify", f"/sizes/{size}")
+            check(report["bad_count"] == 0 and report["min_margin"] == 2, f"inspect of {size} bytes: {report}")
+    names = [json.loads(line)["name"] for line in store.run("ls", "--json", "/sizes").splitlines()]
+    check(names == sorted(map(str, SIZES)), f"ls: {names}")
+
+
+def names(store, rng):
+    store.run("mkdir", "-p", "/a/b/c")
+    store.run("mkdir", "-p", "/a/b/c")
+    check(store.craton("mkdir", "/a/b", check=False).returncode == 1, "mkdir of what exists")
+    small = store.path("small")
+    write_random(small, 1000, rng)
+    store.run("put", small, "/a/b/c/")
+    store.run("mv", "/a/b/c/small", "/a/x")
+    check(store.run("cat", "/a/x") == open(small, "rb").read(), "cat")
+    check(store.craton("stat", "/a/b/c/small", check=False).returncode == 1, "the old name is gone")
+    check(store.craton("mv", "/a", "/a/b/inside", check=False).returncode == 1, "a directory moved below itself")
+    check(store.craton("mv", "-n", "/a/x", "/a/b", check=False).returncode in (0, 1), "mv -n")
+    check(store.craton("rm", "/a", check=False).returncode == 1, "rm of a directory without -r")
+    other = store.path("other")
+    write_random(other, 2000, rng)
+    store.run("put", other, "/over")
+    store.run("put", small, "/over")
+    check(store.run("cat", "/over") == open(small, "rb").read(), "a put replaces")
+    check(store.craton("put", "-x", other, "/over", check=False).returncode == 1, "put -x of what exists")
+    check(store.run("cat", "/over") == open(small, "rb").read(), "a refused put changes nothing")
+    store.run("rm", "-r", "/a")
+    check(store.craton("stat", "/a", check=False).returncode == 1, "rm -r")
+    check(store.craton("rm", "/a", check=False).returncode == 1 and store.craton("rm", "-f", "/a", check=False).returncode == 0, "rm -f")
+
+
+def trees(store, rng):
+    tree = store.path("tree")
+    for sub in ("", "one", "one/two"):
+        os.makedirs(os.path.join(tree, sub), exist_ok=True)
+        for i in range(5):
+            write_random(os.path.join(tree, sub, f"f{i}"), rng.randrange(100_000), rng)
+    store.run("put", "-r", "-p", tree, "/deep/er/")
+    store.run("get", "-r", "/deep/er/tree", store.path("tree-out"))
+    for base, _, files in os.walk(tree):
+        for f in files:
+            a = os.path.join(base, f)
+            b = os.path.join(store.path("tree-out"), os.path.relpath(a, tree))
+            check(sha256_file(a) == sha256_file(b), f"{a} came back different")
+    check(len(store.run("ls", "-r", "-1", "/deep").splitlines()) == 15 + 2 + 2, "ls -r")
+
+
+def policies(store, rng):
+    source, out = store.path("source"), store.path("out")
+    write_random(source, 5 * MIB + 7, rng)
+    store.run("mkdir", "/copies")
+    store.run("policy", "set", "/copies", "rs-1-2")
+    check(store.run("policy", "get", "/copies") == b"rs-1-2\n", "policy get")
+    store.run("put", source, "/copies/f")
+    report = store.json("inspect", "--verify", "/copies/f")
+    check({c["policy"] for c in report["chunks"]} == {"rs-1-2"}, "the policy holds for new files")
+    store.run("get", "/copies/f", out)
+    check(sha256_file(source) == sha256_file(out), "copies came back different")
+    store.run("policy", "set", "/copies", "inherit")
+    check(store.run("policy", "get", "/copies") == b"rs-4-2\n", "policy inherit")
+    for path in ("/over", "/copies/f"): # df counts what is removed as pending until it is reclaimed
+        store.run("rm", path)
+    df = store.json("df")
+    check(df["pending_bytes"] > 0 and df["total_bytes"] > df["free_bytes"] > 0, f"df: {df}")
+
+
+def links_and_lengths(store, rng):
+    source, out = store.path("source"), store.path("out")
+    write_random(source, 9 * MIB + 5, rng)
+    data = open(source, "rb").read()
+    store.run("put", source, "/cut")
+    store.run("ln", "/cut", "/cut-too")
+    check(store.json("stat", "/cut")["nlink"] == 2, "two names")
+    store.run("truncate", "--size", "5000007", "/cut")
+    store.run("truncate", "--size", "12M", "/cut-too")
+    store.run("rm", "/cut")
+    store.run("get", "/cut-too", out)
+    check(open(out, "rb").read() == data[:5000007] + bytes(12 * MIB - 5000007), "shorter, then longer with zeros")
+    store.run("truncate", "/cut-too")
+    store.run("get", "/cut-too", out)
+    check(os.path.getsize(out) == 0, "truncated to nothing")
+    store.run("rm", "/cut-too")
+    store.run("ln", "-s", "some/where else", "/symbolic")
+    check(store.json("stat", "/symbolic")["target"] == "some/where else", "target of a link")
+    for words in (("cat", "/symbolic"), ("truncate", "/symbolic"), ("truncate", "/none"), ("ln", "/none", "/x"), ("ln", "-s", "a", "/symbolic")):
+        r = store.craton(*words, check=False)
+        check(r.returncode == 1 and words[-1].encode() in r.stderr + r.stdout or b"/none" in r.stderr, f"{words}: {r.stderr}")
+    store.run("rm", "/symbolic")
+
+
+def config(store):
+    store.run("config", "set", "server.dead_after", "5m")
+    check(store.run("config", "get", "server.dead_after") == b"5m\n", "config get")
+    check([s["name"] for s in store.json("status")["settings"]] == ["server.dead_after"], "status shows what is not at its default")
+    for bad in (("server.dead", "5m"), ("server.dead_after", "5"), ("server.dead_after", "soon"), ("gc.grace", "1s")):
+        r = store.craton("config", "set", *bad, check=False)
+        check(r.returncode == 1 and bad[0].encode() in r.stderr, f"config set {bad}: {r.stderr}")
+    check(store.craton("config", "put", check=False).returncode == 2, "config put")
+
+
+def survive(store):
+    """Everything is there after a clean stop, and after all daemons were killed."""
+    before = {s: None for s in SIZES}
+    store.run("local", "down", store.store)
+    store.run("local", "up", store.store)
+    for name in store.names():
+        store.kill9(name)
+    store.run("local", "up", store.store)
+    for size in before:
+        store.run("get", f"/sizes/{size}", store.path("out"))
+        check(os.path.getsize(store.path("out")) == size, f"{size} bytes after kill -9 of all")
+    report = store.json("inspect", "--verify", f"/sizes/{SIZES[-1]}")
+    check(report["bad_count"] == 0, "inspect after kill -9 of all")
+
+
+def pipes(store, rng):
+    import subprocess
+    from localstore import craton_program
+    data = rng.randbytes(3 * MIB + 17)
+    put = subprocess.run([craton_program(), "put", "-", "/piped"], input=data, env=store.env, check=False)
+    check(put.returncode == 0, "put from standard input")
+    check(store.run("get", "/piped", "-") == data, "get to standard output")
+
+
+def benchmarks(store):
+    """Of many small things: they count right and leave nothing behind."""
+    before = store.json("df")
+    small = ("--files", "300", "--clients", "5", "--inflight", "2", "--connections", "3")
+    for where, commits in (([], None), ([store.dir], 16)):
+        r = store.json("bench", "meta", *where, *small)
+        check(r["create_count"] == 300 and r["stat_count"] == 300 and r["list_count"] == 300, f"bench meta counts {r}")
+        check(r.get("commit_count") == commits, f"bench meta commits {r}")
+        check(r["create_per_s"] > 0 and r["stat_max_ms"] >= r["stat_p50_ms"] > 0, f"bench meta figures {r}")
+    for what, name in (("small", "file"), ("objects", "object")):
+        r = store.json("bench", what, "--files", "200", "--clients", "7", "--bytes", "5000")
+        check(r[f"{name}_count"] == 200 and r[f"{name}_per_s"] > 0, f"bench {what} {r}")
+    after = store.json("df")
+    check(before["files"] == after["files"] and before["directories"] == after["directories"], "bench meta cleans up")
+    check(not [n for n in os.listdir(store.dir) if "bench" in n], "bench meta removes its folder")
+
+
+def run(label, env, conf=""):
+    rng = random.Random(7)
+    store = LocalStore(capacity="2G", env=env)
+    if conf:
+        store.run("local", "down", store.store)
+        with open(store.env["CRATON_CONF"], "a", encoding="ascii") as f:
+            f.write(conf)
+        store.run("local", "up", store.store)
+    sizes(store, rng)
+    names(store, rng)
+    trees(store, rng)
+    policies(store, rng)
+    links_and_lengths(store, rng)
+    pipes(store, rng)
+    benchmarks(store)
+    config(store)
+    survive(store)
+    check(store.run("config", "get", "server.dead_after") == b"5m\n", "settings survive")
+    store.run("config", "set", "server.dead_after", "default")
+    check(store.json("status")["health"] == "ok", "status is ok in the end")
+    store.destroy()
+    print(f"{label}: ok", flush=True)
+
+
+run("plain", {})
+run("epoll", {"CRATON_IO": "epoll"})
+run("transform", {}, "transform = xor\n")

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""errors: what bad input gets: one line that names cause and next step, exit 2 for usage and 1 for failure, no state changed."""
+
+import os
+import random
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from localstore import LocalStore, build_dir, craton_program, write_random
+
+USAGE, FAILED = 2, 1
+failures = []
+ran = 0
+
+
+def expect(what, argv, code, *words, env=None):
+    global ran
+    ran += 1
+    done = subprocess.run(argv, env=env or os.environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    text = done.stderr.decode(errors="replace")
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    problems = []
+    if done.returncode != code:
+        problems.append(f"exit {done.returncode}, not {code}")
+    if not first:
+        problems.append("no line on stderr")
+    problems += [f"'{w}' is not named" for w in words if w.lower() not in text.lower()]
+    if len(text.strip().splitlines()) > (2 if code == USAGE else 1):
+        problems.append("more than one line")
+    if problems:
+        failures.append(f"{what}: {'; '.join(problems)}: {text.strip()!r}")
+
+
+def usage(store):
+    craton = craton_program()
+    expect("no command", [craton, "fly"], USAGE, "fly", env=store.env)
+    expect("unknown option", [craton, "put", "--fsat", "a", "b"], USAGE, "fsat", env=store.env)
+    expect("gc of what", [craton, "gc", "faster"], USAGE, "faster", env=store.env)
+    expect("rewrite what", [craton, "bench", "get", "--rewrite"], USAGE, "put", env=store.env)
+    expect("too few words", [craton, "put", "a"], USAGE, "SOURCE", env=store.env)
+    expect("too many words", [craton, "mv", "a", "b", "c"], USAGE, "FROM", env=store.env)
+    expect("bad size", [craton, "bench", "put", "--size", "12Q"], USAGE, "12Q", env=store.env)
+    expect("size out of range", [craton, "bench", "put", "--size", "1"], USAGE, "size", env=store.env)
+    expect("bench meta nowhere", [craton, "bench", "meta", store.path("nowhere")], FAILED, "nowhere", env=store.env)
+    expect("too many in flight", [craton, "bench", "small", "--clients", "1024", "--inflight", "64"], USAGE, "65536", env=store.env)
+    expect("too large for small", [craton, "bench", "objects", "--bytes", "1M"], USAGE, "bytes", env=store.env)
+    expect("bad number of clients", [craton, "bench", "meta", "--clients", "0"], USAGE, "clients", env=store.env)
+    expect("bad number", [craton, "local", "up", store.path("n"), "--chunkd", "many"], USAGE, "many", env=store.env)
+    expect("number out of range", [craton, "local", "up", store.path("n"), "--chunkd", "65000"], USAGE, "65000", env=store.env)
+    for command in ("put", "get", "cat", "ls", "stat", "mkdir", "mv", "rm", "inspect", "df", "policy", "status", "doctor", "local", "bench",
+                    "dataset", "mount", "umount"):
+        done = subprocess.run([craton, command, "--help"], capture_output=True, env=store.env, check=False)
+        if done.returncode or b"Example" not in done.stdout or done.stderr:
+            failures.append(f"{command} --help: exit {done.returncode}, or no example")
+
+
+def paths(store):
+    craton = craton_program()
+    source = store.path("source")
+    for words in (["cat", "--json", "/none"], ["get", "--json", "/none", "-"]): # data would be there
+        done = subprocess.run([craton, *words], capture_output=True, env=store.env, check=False)
+        if done.returncode != FAILED or done.stdout or b"/none" not in done.stderr:
+            failures.append(f"craton {' '.join(words)}: exit {done.returncode}, on standard output: {done.stdout!r}")
+    write_random(source, 1000, random.Random(1))
+    expect("no such file", [craton, "get", "/nowhere", store.path("x")], FAILED, "/nowhere", env=store.env)
+    expect("no such local file", [craton, "put", "/no/such", "/x"], FAILED, "/no/such", env=store.env)
+    expect("no such directory", [craton, "put", source, "/no/dir/file"], FAILED, "/no/dir", env=store.env)
+    long_path = "/" + "/".join(["a" * 250] * 10)
+    expect("long path", [craton, "stat", long_path], FAILED, "no such file", env=store.env)
+    expect("name too long", [craton, "mkdir", "/" + "n" * 300], FAILED, "255", env=store.env)
+    expect("path too long", [craton, "mkdir", "/" + "d/" * 3000], FAILED, env=store.env)
+    expect("unwritable destination", [craton, "get", "/nowhere", "/proc/x"], FAILED, env=store.env)
+    expect("unknown policy", [craton, "policy", "set", "/", "rs-3-9"], FAILED, "rs-3-9", env=store.env)
+    expect("rmdir of the root", [craton, "rm", "-r", "/"], FAILED, env=store.env)
+    store.run("mkdir", "/dir")
+    store.run("put", source, "/dir/file")
+    loop = store.path("loop")
+    os.makedirs(os.path.join(loop, "sub"))
+    os.symlink("..", os.path.join(loop, "sub", "back"))
+    expect("link back", [craton, "put", "-r", loop, "/loop"], FAILED, "back", env=store.env)
+    expect("closed stdout", ["sh", "-c", f"exec '{craton}' cat /dir/file >&-"], FAILED, "standard output", env=store.env)
+    expect("full stdout", ["sh", "-c", f"exec '{craton}' cat /dir/file >/dev/full"], FAILED, "standard output", env=store.env)
+    expect("line break in a name", [craton, "put", "no\nsuch", "/x"], FAILED, "such", env=store.env)
+    expect("file as directory", [craton, "mkdir", "/dir/file/sub"], FAILED, "directory", env=store.env)
+    expect("directory as file", [craton, "cat", "/dir"], FAILED, "directory", env=store.env)
+
+
+def destinations(store):
+    """What `get` finds at its destination: the longest name, a link, a pipe that is none of its files to replace."""
+    source = store.path("source")
+    data = open(source, "rb").read()
+    name = "n" * 255
+    store.run("put", source, "/" + name)
+    store.run("get", "/" + name, os.path.dirname(source))
+    target, link, pipe = store.path("target"), store.path("link"), store.path("pipe")
+    open(target, "wb").close()
+    os.symlink("target", link)
+    os.mkfifo(pipe)
+    store.run("get", "/" + name, link)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    store.run("get", "/" + name, pipe)
+    through = reader.communicate(timeout=60)[0]
+    if open(os.path.join(os.path.dirname(source), name), "rb").read() != data:
+        failures.append("get to a name of 255 bytes: other bytes")
+    if not os.path.islink(link) or open(target, "rb").read() != data:
+        failures.append("get to a link: the link is gone, or its target was not written")
+    if not stat.S_ISFIFO(os.stat(pipe).st_mode) or through != data:
+        failures.append("get to a pipe: the pipe is gone, or nothing came through")
+
+
+def configuration(store):
+    craton = craton_program()
+    good = open(store.env["CRATON_CONF"], encoding="ascii").read()
+
+    def with_conf(text):
+        path = store.path("bad.conf")
+        with open(path, "w", encoding="ascii") as f:
+            f.write(text)
+        return path
+    expect("missing config", [craton, "ls", "-c", "/no/such.conf"], FAILED, "/no/such.conf", env=store.env)
+    expect("malformed line", [craton, "ls", "-c", with_conf(good + "nonsense\n")], FAILED, "bad.conf:5", env=store.env)
+    expect("unknown key", [craton, "ls", "-c", with_conf(good + "metadd = 1\n")], FAILED, "metadd", env=store.env)
+    expect("bad address", [craton, "ls", "-c", with_conf(good.replace("metad = 127.0.0.1:", "metad = localhost:"))], FAILED, "metad", env=store.env)
+    other = "11111111-2222-3333-4444-555555555555"
+    wrong = "".join(f"cluster = {other}\n" if line.startswith("cluster") else line + "\n" for line in good.splitlines())
+    expect("wrong cluster", [craton, "ls", "-c", with_conf(wrong)], FAILED, "cluster", env=store.env)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        closed = s.getsockname()[1]
+    down = "".join(f"metad = 127.0.0.1:{closed}\n" if line.startswith("metad =") else line + "\n" for line in good.splitlines())
+    expect("store down", [craton, "ls", "-c", with_conf(down), "--timeout", "500ms"], FAILED, "metad", env=store.env)
+
+
+def daemons(store):
+    conf = store.env["CRATON_CONF"]
+    metad, chunkd = os.path.join(build_dir(), "craton-metad"), os.path.join(build_dir(), "craton-chunkd")
+    new = store.path("new")
+    os.makedirs(os.path.join(new, "disk"))
+    expect("metad: unknown option", [metad, "--speed", "9"], USAGE, "speed")
+    expect("metad: no directory", [metad, "-c", conf, "--name", "m", "--dir", "/no/such/dir", "--listen", "127.0.0.1:0"], FAILED, "/no/such/dir")
+    expect("metad: not loopback", [metad, "-c", conf, "--name", "m", "--dir", new, "--listen", "0.0.0.0:0"], USAGE, "plaintext")
+    expect("metad: odd cell", [metad, "-c", conf, "--name", "m", "--dir", new, "--listen", "127.0.0.1:0", "--cell", "10000"], USAGE, "multiple")
+    expect("metad: directory in use", [metad, "-c", conf, "--name", "m", "--dir", os.path.join(store.store, "metad-1"), "--listen", "127.0.0.1:0"],
+           FAILED, "metad-1")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen(1)
+        expect("metad: port in use", [metad, "-c", conf, "--name", "m", "--dir", new, "--listen", f"127.0.0.1:{s.getsockname()[1]}"], FAILED,
+               str(s.getsockname()[1]))
+    base = [chunkd, "-c", conf, "--name", "c", "--listen", "127.0.0.1:0"]
+    disk = os.path.join(new, "disk")
+    expect("chunkd: unknown option", [chunkd, "--speed", "9"], USAGE, "speed")
+    expect("chunkd: no disk directory", base + ["--dir", new, "--disk", "/no/such/disk"], FAILED, "/no/such/disk")
+    expect("chunkd: capacity too small", base + ["--dir", new, "--disk", disk, "--capacity", "1"], FAILED, "capacity")
+    expect("chunkd: disk in use", base + ["--dir", new, "--disk", os.path.join(store.store, "chunkd-1", "disk")], FAILED, "chunkd-1")
+    expect("chunkd: not loopback", [chunkd, "-c", conf, "--name", "c", "--dir", new, "--disk", disk, "--listen", "0.0.0.0:0"], USAGE, "plaintext")
+    secret = store.path("secret")
+    with open(secret, "w", encoding="ascii") as f:
+        f.write("not hex\n")
+    bad = store.path("daemon.conf")
+    with open(bad, "w", encoding="ascii") as f:
+        f.write("".join(f"secret-file = {secret}\n" if line.startswith("secret") else line for line in open(conf, encoding="ascii")))
+    os.chmod(secret, 0o600)
+    expect("chunkd: bad secret", [chunkd, "-c", bad, "--name", "c", "--listen", "127.0.0.1:0", "--dir", new, "--disk", disk], USAGE, "secret")
+    store.run("local", "stop", store.store, "chunkd-6")
+    other = os.path.join(new, "foreign")
+    shutil.copytree(os.path.join(store.store, "chunkd-6"), other)
+    foreign = store.path("foreign.conf")
+    with open(foreign, "w", encoding="ascii") as f:
+        f.write("".join("cluster = 11111111-2222-3333-4444-555555555555\n" if line.startswith("cluster") else line for line in open(conf, encoding="ascii")))
+    expect("chunkd: disk of another cluster", [chunkd, "-c", foreign, "--name", "c", "--listen", "127.0.0.1:0", "--dir", other, "--disk",
+                                               os.path.join(other, "disk")], FAILED, "cluster")
+    store.start("chunkd-6")
+
+
+def local(store):
+    craton = craton_program()
+    expect("no store here", [craton, "local", "status", store.dir], FAILED, "local up", env=store.env)
+    expect("no such daemon", [craton, "local", "kill", store.store, "chunkd-99"], FAILED, "chunkd-99", env=store.env)
+    expect("kill twice", [craton, "local", "up", store.store, "--policy", "rs-8-3"], FAILED, "rs-4-2", env=store.env)
+    expect("unwritable", [craton, "local", "up", "/proc/store"], FAILED, "/proc/store", env=store.env)
+    expect("another's craton.conf", [craton, "local", "up", store.path("theirs")], FAILED, "craton.conf", env=store.env)
+
+
+def main():
+    store = LocalStore(capacity="2G")
+    os.makedirs(store.path("theirs"))
+    with open(os.path.join(store.path("theirs"), "craton.conf"), "w", encoding="ascii") as f:
+        f.write("cluster = theirs\n")
+    before = store.run("ls", "-r", "/")
+    usage(store)
+    configuration(store)
+    daemons(store)
+    local(store)
+    if store.run("ls", "-r", "/") != before:
+        failures.append("bad input changed the store")
+    paths(store)
+    destinations(store)
+    for f in failures:
+        print(f"FAILED: {f}")
+    print(f"{ran} bad inputs, {len(failures)} answered badly")
+    sys.exit(1 if failures else 0)
+
+
+main()

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""metrics: GET /metrics of both daemons, read strictly (and by promtool where it is installed), over a store that does something."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import promtext
+from localstore import LocalStore, wait_until, write_random
+
+
+def check(condition, what):
+    if not condition:
+        raise SystemExit(f"FAILED: {what}")
+
+
+def text_of(store, name):
+    with open(os.path.join(store.store, name, "metrics"), encoding="ascii") as f:
+        address = f.read().strip()
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        check(answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"), "the content type")
+        return answer.read().decode("utf-8")
+
+
+def by_promtool(text):
+    promtool = shutil.which("promtool")
+    if promtool:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, text=True, capture_output=True, check=False)
+        check(done.returncode == 0, f"promtool: {done.stdout}{done.stderr}")
+    return bool(promtool)
+
+
+def strictness():
+    """The reader refuses what it must."""
+    good = "# HELP craton_a_total A.\n# TYPE craton_a_total counter\ncraton_a_total{x=\"1\"} 2\n"
+    promtext.parse(good)
+    for bad in (good[:-1], good + "craton_a_total{x=\"1\"} 3\n", good + "craton_b 1\n", good.replace(" counter", " gauge"),
+                good.replace('"1"', '"1'), good.replace("A.", "A"), good * 2, good.replace(" 2", "")):
+        try:
+            promtext.parse(bad)
+        except (promtext.Malformed, ValueError):
+            continue
+        check(False, f"the reader took {bad!r}")
+
+
+strictness()
+rng = random.Random(3)
+store = LocalStore(chunkd=3, policy="rs-1-2", capacity="1G")
+source = store.path("source")
+write_random(source, 5 << 20, rng)
+store.run("put", source, "/a")
+store.run("get", "/a", store.path("out"))
+texts = {name: text_of(store, name) for name in store.names()}
+metrics = {name: promtext.parse(text) for name, text in texts.items()}
+tool = [by_promtool(text) for text in texts.values()]
+
+meta = metrics["metad-1"]
+check(promtext.value(meta, "craton_files") == 1 and promtext.value(meta, "craton_file_bytes") == 5 << 20, "files and bytes")
+check(promtext.value(meta, "craton_servers", state="up") == 3 and promtext.value(meta, "craton_disks", state="up") == 3, "the fleet")
+check(promtext.value(meta, "craton_metad_commands_total") >= 4, "commands")
+check(any(n.endswith("_count") and v >= 4 for n, _, v in meta["craton_metad_log_entry_seconds"]["samples"]), "log entries are timed")
+puts = [v for m in metrics.values() if "craton_chunkd_registered" in m
+        for n, l, v in m["craton_rpc_request_seconds"]["samples"] if n.endswith("_count") and l["method"] == "chunkd.put"]
+check(len(puts) == 3 and all(v > 0 for v in puts), f"puts are counted: {puts}")
+check(all(promtext.value(metrics[name], "craton_disk_chunks") >= 1 for name in store.chunkds()), "chunks are counted")
+
+# the count of blocks follows, though nobody asks for the status
+store.run("put", source, "/b")
+wait_until(lambda: promtext.value(promtext.parse(text_of(store, "metad-1")), "craton_blocks", state="full") >= 2, "blocks to be counted", 120)
+store.kill9("chunkd-2")
+wait_until(lambda: promtext.value(promtext.parse(text_of(store, "metad-1")), "craton_servers", state="down") == 1, "the server to be down")
+
+with open(os.path.join(store.store, "metad-1", "metrics"), encoding="ascii") as f:
+    address = f.read().strip()
+try:
+    urllib.request.urlopen(f"http://{address}/", timeout=30)
+    check(False, "another path was answered")
+except urllib.error.HTTPError as e:
+    check(e.code == 404, f"another path: {e}")
+store.destroy()
+print(f"metrics: ok{'' if all(tool) else ', promtool is not installed: own reader only'}")

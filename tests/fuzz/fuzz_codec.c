@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies of every request and response. Byte 0 chooses the message type; what is accepted can be packed again. */
+#include <stddef.h>
+#include <stdint.h>
+#include "common/base/check.h"
+#include "common/base/err.h"
+#include "common/base/limits.h"
+#include "common/base/mem.h"
+#include "common/rpc/codec.h"
+#include "common/rpc/methods.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct rpc_method *const methods[] = {&rpc_metad_lookup, &rpc_metad_readdir, &rpc_metad_mkdir,
+	&rpc_metad_remove, &rpc_metad_rename, &rpc_metad_setattr, &rpc_metad_policy, &rpc_metad_create,
+	&rpc_metad_allocate, &rpc_metad_commit, &rpc_metad_abort, &rpc_metad_layout, &rpc_metad_df, &rpc_metad_status,
+	&rpc_metad_register, &rpc_metad_heartbeat, &rpc_chunkd_put, &rpc_chunkd_drop_upload, &rpc_chunkd_receipt,
+	&rpc_chunkd_get, &rpc_chunkd_lists, &rpc_chunkd_stat};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct rpc_method *method;
+	const ProtobufCMessage *msg, *again;
+	struct codec_arena arena;
+	uint8_t *packed;
+	size_t len;
+	int code;
+
+	if (size == 0 || size - 1 > LIMIT_FRAME_BODY_BYTES)
+		return 0;
+	method = methods[(data[0] & 0x7f) % ARRAY_COUNT(methods)];
+	codec_arena_init(&arena, 4 * LIMIT_FRAME_BODY_BYTES);
+	code = codec_unpack(&arena, data[0] & 0x80 ? method->response : method->request, data + 1, size - 1, &msg);
+	CHECK(code == 0 || code == ERR_PROTO || code == ERR_MSGSIZE);
+	CHECK(arena.used <= arena.max);
+	if (code == 0) {
+		len = protobuf_c_message_get_packed_size(msg);
+		packed = mem_alloc(len + 1);
+		CHECK(protobuf_c_message_pack(msg, packed) == len);
+		if (len <= LIMIT_FRAME_BODY_BYTES) {
+			code = codec_unpack(&arena, msg->descriptor, packed, len, &again);
+			CHECK(code == 0 || code == ERR_MSGSIZE);
+		}
+		mem_free(packed);
+	}
+	codec_arena_fini(&arena);
+	return 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Capability tokens on arbitrary bytes: as they are (none may open), and with a MAC that fits: what opens says what its bytes say, and no
+ * receipt of arbitrary bytes is good. Secret files, too.
+ */
+#include <string.h>
+#include "common/base/check.h"
+#include "common/base/err.h"
+#include "common/code/token.h"
+#include "common/rpc/auth.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct token_key keys[] = {
+	{.id = 3, .key = "an older key of thirty-two byte"}, {.id = 4, .key = "the current key, thirty-two byt"}};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct receipt receipt = {.block = 5, .length = 6, .generation = 7, .disk = 8};
+	uint8_t bytes[TOKEN_BYTES], again[TOKEN_BYTES], secret[AUTH_SECRET_BYTES];
+	struct token t;
+	int rc;
+
+	CHECK(token_open(slice_of(data, size), keys, 2, &t) == ERR_TOKEN);
+	CHECK(receipt_verify(&receipt, keys[0].key, slice_of(data, size)) == ERR_RECEIPT);
+	rc = auth_parse_secret(slice_of(data, size), secret);
+	CHECK(rc == 0 || rc == ERR_FORMAT);
+	if (size < TOKEN_BYTES)
+		return 0;
+	memcpy(bytes, data, TOKEN_BYTES);
+	token_hmac(keys[1].key, bytes, TOKEN_BYTES - TOKEN_MAC_BYTES, bytes + TOKEN_BYTES - TOKEN_MAC_BYTES);
+	rc = token_open(slice_of(bytes, TOKEN_BYTES), keys, 2, &t);
+	CHECK(rc == 0 || rc == ERR_TOKEN);
+	if (rc == 0) {
+		token_seal(&t, &keys[1], again);
+		CHECK(t.key_id == 4 && t.rights == again[4] && t.index == again[2]);
+		CHECK(token_open(slice_of(again, TOKEN_BYTES), keys, 2, &t) == 0);
+	}
+	return 0;
+}

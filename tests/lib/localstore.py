@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""localstore: a real store on loopback for proofs and end-to-end tests: `craton local up` in a folder of its own."""
+
+import atexit
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def build_dir():
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return os.path.abspath(os.environ.get("CRATON_BUILD") or os.path.join(root, "build"))
+
+
+def craton_program():
+    return os.path.join(build_dir(), "craton")
+
+
+def sha256_file(path):
+    h = hashlib.sha256()
+    with open(path, "rb") as f:
+        for piece in iter(lambda: f.read(1 << 20), b""):
+            h.update(piece)
+    return h.hexdigest()
+
+
+def write_random(path, size, rng):
+    """A file of pseudo-random bytes that depend on the rng's state only."""
+    with open(path, "wb") as f:
+        while size > 0:
+            piece = rng.randbytes(min(size, 1 << 20))
+            f.write(piece)
+            size -= len(piece)
+
+
+def wait_until(condition, what, seconds=60.0):
+    """Polls until the condition holds; generous deadlines, no sleeps on hope."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
+        time.sleep(0.02)
+
+
+class Failure(Exception):
+    pass
+
+
+class LocalStore:
+    def __init__(self, chunkd=6, policy="rs-4-2", capacity="8G", env=None, where=None):
+        self.dir = tempfile.mkdtemp(prefix="craton-test-", dir=where or os.environ.get("CRATON_TEST_DIR") or "/var/tmp")
+        self.count = chunkd
+        self.env = {**os.environ, **(env or {})}
+        self.store = os.path.join(self.dir, "store")
+        self.env["CRATON_CONF"] = os.path.join(self.store, "craton.conf")
+        self.alive = True
+        atexit.register(self.destroy)
+        for sig in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(sig, lambda *_: sys.exit(1))
+        self.run("local", "up", self.store, "--chunkd", str(chunkd), "--policy", policy, "--capacity", capacity)
+
+    def destroy(self):
+        if not self.alive:
+            return
+        self.alive = False
+        for name in self.names():
+            pid = self.pid(name)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+        if os.environ.get("CRATON_TEST_KEEP"):
+            print(f"kept: {self.dir}", file=sys.stderr)
+        else:
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    def names(self):
+        return ["metad-1"] + self.chunkds()
+
+    def chunkds(self):
+        return [f"chunkd-{i}" for i in range(1, self.count + 1)]
+
+    def craton(self, *args, check=True, timeout=300, **kwargs):
+        """Runs craton; with check, a failure is ours to report."""
+        kwargs.setdefault("stdout", subprocess.PIPE)
+        done = subprocess.run([craton_program(), *args], env=self.env, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=timeout,
+                              check=False, **kwargs)
+        if check and done.returncode != 0:
+            raise Failure(f"craton {' '.join(args)}: exit {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+        return done
+
+    def run(self, *args, **kwargs):
+        return self.craton(*args, **kwargs).stdout
+
+    def start_process(self, *args, **kwargs):
+        return subprocess.Popen([craton_program(), *args], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, **kwargs)
+
+    def json(self, *args, check=True):
+        return json.loads(self.craton(*args, "--json", check=check).stdout)
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def pid(self, name):
+        try:
+            with open(os.path.join(self.store, name, "pid"), encoding="ascii") as f:
+                pid, start = f.read().split()
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+                fields = f.read().rpartition(")")[2].split()
+            return int(pid) if fields[19] == start and fields[0] not in "ZX" else 0
+        except (OSError, ValueError, IndexError):
+            return 0
+
+    def kill9(self, name):
+        pid = self.pid(name)
+        if not pid:
+            raise Failure(f"{name} does not run")
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not self.pid(name), f"{name} to be gone")
+
+    def start_one(self, name):
+        self.run("local", "start", self.store, name)
+
+    def start(self, *names):
+        for name in names:
+            self.start_one(name)
+        self.wait_up()
+
+    def up_servers(self):
+        done = self.craton("status", "--json", check=False)
+        if done.returncode not in (0, 3, 4):
+            return []
+        return [s["name"] for s in json.loads(done.stdout)["servers"] if s["state"] == "up"]
+
+    def wait_up(self, count=None):
+        wait_until(lambda: len(self.up_servers()) >= (count or self.count), "all chunk servers to be up")
+
+    def written_bytes(self, name):
+        """What the daemon has written to disk since it started, as the kernel counts it."""
+        with open(f"/proc/{self.pid(name)}/io", encoding="ascii") as f:
+            return int(next(line for line in f if line.startswith("write_bytes:")).split()[1])
+
+
+def conclude(name, ok, counts, **more):
+    """The last line of a proof, and its exit."""
+    ok = bool(ok) and all(v > 0 for v in counts.values())
+    print(json.dumps({"name": name, "ok": ok, "counts": counts, **more}), flush=True)
+    sys.exit(0 if ok else 1)
+
+
+def proof_arguments(doc):
+    import argparse
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true")
+    return parser.parse_args()

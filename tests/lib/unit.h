@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * unit: the frame of a unit test program. Write tests with START_TEST/END_TEST of Check and end the file with
+ *     UNIT_MAIN("crc32c", test_known_answer, test_combine)
+ * Each test runs in a process of its own (CK_FORK=no turns that off, for gdb) and fails after UNIT_TIMEOUT_S.
+ */
+#ifndef TESTS_LIB_UNIT_H
+#define TESTS_LIB_UNIT_H
+
+#include <check.h>
+#include <stdlib.h>
+
+enum { UNIT_TIMEOUT_S = 60 };
+
+static inline int unit_run(const char *name, const TTest *const *tests, size_t count)
+{
+	Suite *suite = suite_create(name);
+	TCase *tcase = tcase_create(name);
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tcase, UNIT_TIMEOUT_S);
+	for (size_t i = 0; i < count; i++)
+		tcase_add_test(tcase, tests[i]);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed || count == 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#define UNIT_MAIN(name, ...)                                                                   \
+	int main(void)                                                                         \
+	{                                                                                      \
+		const TTest *const unit_tests[] = {__VA_ARGS__};                               \
+		return unit_run(name, unit_tests, sizeof(unit_tests) / sizeof(unit_tests[0])); \
+	}
+
+#endif

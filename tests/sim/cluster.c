@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * cluster: see the header. Geometry and times are small, so that a few hundred operations meet many blocks, log segments and time-outs:
+ * all of it is given through the options of daemons and client, which know nothing of a simulation.
+ */
+#include "tests/sim/cluster.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+#include "common/base/check.h"
+#include "common/base/crc32c.h"
+#include "common/base/mem.h"
+#include "common/kv/kv.h"
+#include "metad/core.h"
+
+enum { METAD_PORT = 7000, CHUNKD_PORT = 7100 };
+
+#define MIB ((uint64_t)1 << 20)
+#define DISK_BYTES (1024 * MIB) /* sparse: what is written counts */
+#define LOG_SEGMENT_BYTES MIB
+#define DATA_SEGMENT_BYTES (8 * MIB)
+#define CAPACITY_BYTES (512 * MIB)
+#define CHUNKD_MEMORY_BYTES (64 * MIB)
+#define CLIENT_BUFFER_BYTES (64 * MIB)
+#define CLIENT_TIMEOUT_NS (6 * CLUSTER_S)
+#define DOWN_AFTER_MS 2500
+
+/* ---- notes ---- */
+
+static void write_event(void *ctx, const char *line)
+{
+	fprintf(((struct cluster *)ctx)->options.events, "%s\n", line);
+}
+
+void cluster_note(struct cluster *c, const char *fmt, ...)
+{
+	char *line = c->ring[c->notes++ % CLUSTER_RING];
+	uint64_t now_us = sim_now_ns(c->sim) / 1000;
+	va_list ap;
+	int n;
+
+	n = snprintf(line, CLUSTER_NOTE_BYTES, "%llu.%06llu ", (unsigned long long)(now_us / 1000000),
+		(unsigned long long)(now_us % 1000000));
+	va_start(ap, fmt);
+	vsnprintf(line + n, (size_t)(CLUSTER_NOTE_BYTES - n), fmt, ap);
+	va_end(ap);
+	sim_note(c->sim, "%s", line + n);
+	if (c->options.transcript)
+		fprintf(c->options.transcript, "%s\n", line);
+}
+
+static void write_log(void *ctx, enum log_level level, const char *line)
+{
+	(void)level;
+	cluster_note(ctx, "%s", line);
+}
+
+void cluster_fail(struct cluster *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (c->failed)
+		return;
+	c->failed = true;
+	va_start(ap, fmt);
+	vsnprintf(c->text, sizeof(c->text), fmt, ap);
+	va_end(ap);
+	cluster_note(c, "FAILED: %s", c->text);
+}
+
+void cluster_print_ring(const struct cluster *c, int fd)
+{
+	uint64_t count = c->notes < CLUSTER_RING ? c->notes : CLUSTER_RING;
+
+	for (uint64_t i = c->notes - count; i < c->notes; i++) {
+		const char *line = c->ring[i % CLUSTER_RING];
+
+		if (write(fd, "  ", 2) < 0 || write(fd, line, strlen(line)) < 0 || write(fd, "\n", 1) < 0)
+			return;
+	}
+}
+
+/* ---- the three kinds of node ---- */
+
+static void on_fatal(void *ctx, int code, const char *text)
+{
+	struct cluster_node *n = ctx;
+
+	cluster_note(n->cluster, "fatal %s %s %s", n->name, err_name(code), text);
+	n->fatal = true;
+	if (n->cluster->options.strict)
+		cluster_fail(n->cluster, "%s gave up without a fault: %s: %s", n->name, err_name(code), text);
+}
+
+static int start_metad(struct cluster_node *n, struct err *err)
+{
+	struct cluster *c = n->cluster;
+	struct metad_options o = {
+		.dir = "/metad",
+		.name = n->name,
+		.listen = sim_host_addr(n->io, METAD_PORT),
+		.cluster = c->id,
+		.default_policy = "rs-4-2",
+		.cell_bytes = CLUSTER_CELL_BYTES,
+		.chunk_bytes = CLUSTER_CHUNK_BYTES,
+		.backend = &kv_mem,
+		.log_segment_bytes = LOG_SEGMENT_BYTES,
+		.down_after_ms = DOWN_AFTER_MS,
+		.transform = c->options.transform ? &rpc_transform_xor : NULL,
+		.log = &n->log,
+		.on_fatal = on_fatal,
+		.ctx = n,
+	};
+
+	memcpy(o.secret, c->secret, sizeof(o.secret));
+	return metad_start(n->io, &o, &n->metad, err);
+}
+
+static const char *const disk_paths[CLUSTER_DISKS_MAX] = {"/disk-1", "/disk-2"};
+
+const char *cluster_disk_path(unsigned disk)
+{
+	CHECK(disk < CLUSTER_DISKS_MAX);
+	return disk_paths[disk];
+}
+
+static int start_chunkd(struct cluster_node *n, struct err *err)
+{
+	struct cluster *c = n->cluster;
+	unsigned domain = c->options.domains ? (n->number - CLUSTER_CHUNKD) % c->options.domains : n->number;
+	char domain_name[16];
+	struct chunkd_options o = {
+		.state_dir = "/state",
+		.name = n->name,
+		.domain = domain_name,
+		.disk_dirs = disk_paths,
+		.disk_count = c->options.disks[n->number - CLUSTER_CHUNKD],
+		.capacity_bytes = CAPACITY_BYTES,
+		.segment_bytes = DATA_SEGMENT_BYTES,
+		.listen = sim_host_addr(n->io, CHUNKD_PORT),
+		.metad = sim_host_addr(c->nodes[CLUSTER_METAD].io, METAD_PORT),
+		.cluster = c->id,
+		.backend = &kv_mem,
+		.log_segment_bytes = LOG_SEGMENT_BYTES,
+		.memory_bytes = CHUNKD_MEMORY_BYTES,
+		.transform = c->options.transform ? &rpc_transform_xor : NULL,
+		.log = &n->log,
+		.on_fatal = on_fatal,
+		.ctx = n,
+	};
+
+	snprintf(domain_name, sizeof(domain_name), "rack-%u", domain);
+	memcpy(o.secret, c->secret, sizeof(o.secret));
+	return chunkd_start(n->io, &o, &n->chunkd, err);
+}
+
+static void start_client(struct cluster_node *n)
+{
+	struct cluster *c = n->cluster;
+	struct client_options o = {
+		.metad = sim_host_addr(c->nodes[CLUSTER_METAD].io, METAD_PORT),
+		.cluster = c->id,
+		.name = n->name,
+		.timeout_ns = CLIENT_TIMEOUT_NS,
+		.buffer_bytes = CLIENT_BUFFER_BYTES,
+		.transform = c->options.transform ? &rpc_transform_xor : NULL,
+		/* None in half of the runs; so small that most files have blocks, or as large as may be. */
+		.tail_bytes = c->options.seed % 2 ? 0 : c->options.seed % 4 ? 2000 : LIMIT_TAIL_BYTES,
+	};
+
+	n->client = client_new(n->io, &o);
+}
+
+/* ---- life ---- */
+
+/* ---- what metad knows: a replay of its log must come to the same table ---- */
+
+static uint64_t mix(uint64_t h, struct slice s)
+{
+	h = (h ^ s.len ^ ((uint64_t)crc32c(s.data, s.len) << 32)) * 0x9e3779b97f4a7c15u;
+	return h ^ (h >> 29);
+}
+
+static uint64_t table_digest(struct metad *md)
+{
+	struct kv_scan scan;
+	uint64_t h = 1;
+
+	for (kv_seek(journal_kv(md->journal), &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan))
+		h = mix(mix(h, scan.key), scan.value);
+	kv_scan_end(&scan);
+	return h;
+}
+
+static void note_table(struct cluster_node *n)
+{
+	struct cluster *c = n->cluster;
+
+	c->table.index = 0;
+	if (!n->metad || n->metad->failed || n->state != CLUSTER_RUNNING)
+		return;
+	c->table.index = journal_applied_index(n->metad->journal);
+	c->table.digest = table_digest(n->metad);
+}
+
+static void check_table(struct cluster_node *n)
+{
+	struct cluster *c = n->cluster;
+
+	/* More may have been durable than was applied. */
+	if (!c->table.index || journal_applied_index(n->metad->journal) != c->table.index)
+		return;
+	c->replays++;
+	if (table_digest(n->metad) != c->table.digest)
+		cluster_fail(c, "metad's table at index %llu is another one after the replay of its log",
+			(unsigned long long)c->table.index);
+}
+
+struct start {
+	struct cluster_node *n;
+	struct err *err;
+	int code;
+};
+
+static void start_run(void *ctx)
+{
+	struct start *s = ctx;
+
+	if (s->n->number == CLUSTER_METAD)
+		s->code = start_metad(s->n, s->err);
+	else if (cluster_is_client(s->n->cluster, s->n->number))
+		start_client(s->n);
+	else
+		s->code = start_chunkd(s->n, s->err);
+}
+
+/* 0 also if the host was stopped on the way. */
+static int start_node(struct cluster *c, unsigned node, struct err *err)
+{
+	struct cluster_node *n = &c->nodes[node];
+	struct start start = {n, err, 0};
+
+	CHECK(n->state == CLUSTER_CRASHED || n->state == CLUSTER_STOPPED);
+	if (n->state == CLUSTER_CRASHED)
+		sim_host_restart(n->io);
+	cluster_note(c, "start %s", n->name);
+	n->fatal = false;
+	if (!sim_try(c->sim, start_run, &start)) {
+		n->state = CLUSTER_RUNNING;
+		cluster_crash(c, node);
+		return 0;
+	}
+	if (start.code < 0) {
+		n->state = CLUSTER_CRASHED;
+		sim_host_crash(n->io);
+		return start.code;
+	}
+	if (n->metad)
+		check_table(n);
+	n->starts++;
+	c->starts++;
+	n->state = CLUSTER_RUNNING;
+	return 0;
+}
+
+void cluster_start(struct cluster *c, unsigned node)
+{
+	struct err err = {0};
+	int code = start_node(c, node, &err);
+
+	if (code < 0)
+		cluster_fail(c, "%s does not start: %s: %s", c->nodes[node].name, err_name(code), err.text);
+}
+
+bool cluster_try_start(struct cluster *c, unsigned node)
+{
+	struct err err = {0};
+	int code = start_node(c, node, &err);
+
+	if (code == 0)
+		return true;
+	cluster_note(c, "start of %s failed: %s", c->nodes[node].name, err.text);
+	if (!err.text[0])
+		cluster_fail(c, "%s does not start and does not say why: %s", c->nodes[node].name, err_name(code));
+	return false;
+}
+
+static void forget(struct cluster_node *n)
+{
+	n->metad = NULL;
+	n->chunkd = NULL;
+	n->client = NULL;
+	n->fatal = false;
+}
+
+void cluster_crash(struct cluster *c, unsigned node)
+{
+	struct cluster_node *n = &c->nodes[node];
+
+	CHECK(n->state != CLUSTER_CRASHED);
+	cluster_note(c, "crash %s", n->name);
+	if (node == CLUSTER_METAD)
+		note_table(n);
+	n->state = CLUSTER_CRASHED;
+	c->crashes++;
+	sim_host_crash(n->io);
+	forget(n);
+}
+
+static void stopped(void *ctx)
+{
+	struct cluster_node *n = ctx;
+
+	cluster_note(n->cluster, "stopped %s", n->name);
+	n->state = CLUSTER_STOPPED;
+	forget(n);
+}
+
+void cluster_stop(struct cluster *c, unsigned node)
+{
+	struct cluster_node *n = &c->nodes[node];
+
+	CHECK(n->state == CLUSTER_RUNNING);
+	cluster_note(c, "stop %s", n->name);
+	n->state = CLUSTER_STOPPING;
+	c->stops++;
+	if (n->metad)
+		metad_stop(n->metad, stopped, n);
+	else if (n->chunkd)
+		chunkd_stop(n->chunkd, stopped, n);
+	else
+		client_close(n->client, stopped, n);
+}
+
+bool cluster_running(const struct cluster *c, unsigned node)
+{
+	return c->nodes[node].state == CLUSTER_RUNNING;
+}
+
+bool cluster_all_stopped(const struct cluster *c)
+{
+	for (unsigned i = 0; i < c->node_count; i++)
+		if (c->nodes[i].state == CLUSTER_RUNNING || c->nodes[i].state == CLUSTER_STOPPING)
+			return false;
+	return true;
+}
+
+bool cluster_all_registered(const struct cluster *c)
+{
+	for (unsigned i = 0; i < c->node_count; i++)
+		if (!cluster_running(c, i) || (c->nodes[i].chunkd && !chunkd_is_registered(c->nodes[i].chunkd)))
+			return false;
+	return true;
+}
+
+bool cluster_is_client(const struct cluster *c, unsigned node)
+{
+	return node >= c->first_client;
+}
+
+void cluster_client_start(struct cluster *c, unsigned node, struct client_op *op)
+{
+	CHECK(cluster_is_client(c, node) && cluster_running(c, node));
+	c->client_ops++;
+	client_start(c->nodes[node].client, op);
+}
+
+unsigned cluster_may_miss(const struct cluster *c)
+{
+	/* With fewer domains than chunks a server holds two of a block. */
+	unsigned domains = c->options.domains ? c->options.domains : c->options.chunkds;
+
+	return domains < 6 ? CLUSTER_M / 2 : CLUSTER_M;
+}
+
+/* ---- making ---- */
+
+static void make_dir(struct io *io, const char *path)
+{
+	CHECK(io_mkdir(io, path, 0755) == 0);
+	CHECK(io_sync_dir(io, "/") == 0);
+}
+
+static void add_node(struct cluster *c, unsigned node)
+{
+	struct cluster_node *n = &c->nodes[node];
+
+	n->cluster = c;
+	n->number = node;
+	if (node == CLUSTER_METAD)
+		snprintf(n->name, sizeof(n->name), "metad-1");
+	else if (cluster_is_client(c, node))
+		snprintf(n->name, sizeof(n->name), "client-%u", node - c->first_client + 1);
+	else
+		snprintf(n->name, sizeof(n->name), "chunkd-%u", node);
+	n->io = sim_host_add(c->sim, n->name, DISK_BYTES);
+	n->log = (struct log){.min_level = LOG_INFO, .write = write_log, .ctx = c, .name = n->name};
+	n->state = CLUSTER_STOPPED;
+	if (node == CLUSTER_METAD) {
+		make_dir(n->io, "/metad");
+	} else if (!cluster_is_client(c, node)) {
+		make_dir(n->io, "/state");
+		for (unsigned i = 0; i < c->options.disks[node - CLUSTER_CHUNKD]; i++)
+			make_dir(n->io, disk_paths[i]);
+	}
+}
+
+static void hear_sync(void *ctx, struct io *io, enum sim_sync kind, const char *path)
+{
+	struct cluster *c = ctx;
+
+	for (unsigned i = 0; i < c->node_count; i++)
+		if (c->nodes[i].io == io)
+			c->options.synced(c->options.ctx, i, kind, path);
+}
+
+struct cluster *cluster_new(const struct cluster_options *options)
+{
+	struct cluster *c = MEM_NEW(struct cluster);
+	struct sim_options o = {
+		.seed = options->seed,
+		.transcript = options->events ? write_event : NULL,
+		.synced = options->synced ? hear_sync : NULL,
+		.ctx = c,
+	};
+	struct rng rng;
+
+	CHECK(options->chunkds <= CLUSTER_CHUNKDS_MAX && options->clients <= CLUSTER_CLIENTS_MAX);
+	c->options = *options;
+	c->first_client = CLUSTER_CHUNKD + options->chunkds;
+	c->node_count = c->first_client + options->clients;
+	c->sim = sim_new(&o);
+	rng_init(&rng, options->seed ^ 0x636c7573746572);
+	rng_bytes(&rng, c->id.bytes, sizeof(c->id.bytes));
+	rng_bytes(&rng, c->secret, sizeof(c->secret));
+	for (unsigned i = 0; i < c->node_count; i++)
+		add_node(c, i);
+	return c;
+}
+
+void cluster_start_again(struct cluster *c, unsigned node)
+{
+	for (int tries = 0; tries < 3 && !c->failed && !cluster_running(c, node); tries++)
+		cluster_start(c, node);
+}
+
+void cluster_start_all(struct cluster *c)
+{
+	for (unsigned i = 0; i < c->node_count && !c->failed; i++)
+		cluster_start_again(c, i);
+}
+
+void cluster_free(struct cluster *c)
+{
+	sim_free(c->sim);
+	mem_free(c);
+}

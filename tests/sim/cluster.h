@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cluster: one metad, some chunkd and some clients, each on a host of the simulator, in this process and under virtual time. It
+ * starts, stops and crashes them; what they do is their own code. A crashed host's objects are abandoned: their memory is forgotten.
+ *
+ * Everything that happens on purpose (operations, faults) and every log line of a daemon is a note: part of the event log and its hash,
+ * and kept in a short ring that a failure shows.
+ */
+#ifndef TESTS_SIM_CLUSTER_H
+#define TESTS_SIM_CLUSTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "chunkd/chunkd.h"
+#include "client/client.h"
+#include "common/base/log.h"
+#include "common/base/rng.h"
+#include "common/io/io_sim.h"
+#include "metad/metad.h"
+
+enum {
+	CLUSTER_CHUNKDS_MAX = 8,
+	CLUSTER_CLIENTS_MAX = 3,
+	CLUSTER_DISKS_MAX = 2, /* of a chunkd */
+	CLUSTER_METAD = 0,     /* numbers of nodes: metad, the chunkd, the clients */
+	CLUSTER_CHUNKD = 1,
+	CLUSTER_NODES_MAX = CLUSTER_CHUNKD + CLUSTER_CHUNKDS_MAX + CLUSTER_CLIENTS_MAX,
+	CLUSTER_M = 2, /* of rs-4-2 and of rs-1-2 */
+	CLUSTER_CELL_BYTES = 16 << 10,
+	CLUSTER_CHUNK_BYTES = 64 << 10,
+	CLUSTER_RING = 64,
+	CLUSTER_NOTE_BYTES = 256,
+};
+
+#define CLUSTER_MS ((uint64_t)1000000)
+#define CLUSTER_S (1000 * CLUSTER_MS)
+
+/*
+ *   CRASHED --cluster_start--> RUNNING --cluster_stop--> STOPPING --> STOPPED --cluster_start--> RUNNING
+ *   from all but CRASHED: --cluster_crash--> CRASHED
+ */
+enum cluster_state { CLUSTER_STOPPED, CLUSTER_RUNNING, CLUSTER_STOPPING, CLUSTER_CRASHED };
+
+struct cluster_node {
+	struct cluster *cluster;
+	unsigned number;
+	char name[16];
+	struct io *io;
+	enum cluster_state state;
+	struct metad *metad; /* one of the three, while RUNNING or STOPPING */
+	struct chunkd *chunkd;
+	struct client *client;
+	struct log log;
+	bool fatal; /* the daemon asked to be stopped; not yet dealt with */
+	uint32_t starts;
+};
+
+struct cluster_options {
+	uint64_t seed;
+	unsigned chunkds, clients;
+	unsigned domains; /* that the chunkd are in, in turn; 0: each in its own */
+	uint8_t disks[CLUSTER_CHUNKDS_MAX];
+	FILE *transcript; /* NULL or where every note goes */
+	FILE *events;     /* NULL or where every event of the simulation goes */
+	bool strict;      /* no faults will be made: a daemon that fails is itself a failure */
+	bool transform;   /* all connections go through the trivial transform */
+	void (*synced)(
+		void *ctx, unsigned node, enum sim_sync kind, const char *path); /* NULL, or hears of each sync */
+	void *ctx;
+};
+
+struct cluster {
+	struct sim *sim;
+	struct cluster_options options;
+	struct cluster_node nodes[CLUSTER_NODES_MAX];
+	unsigned first_client, node_count;
+	struct uuid id;
+	uint8_t secret[32];
+	bool failed; /* the run has shown a defect; `text` says which */
+	char text[1024];
+	char ring[CLUSTER_RING][CLUSTER_NOTE_BYTES];
+	uint64_t notes;
+	uint64_t crashes, stops, starts;
+	uint64_t client_ops;
+	struct {
+		uint64_t index, digest;
+	} table;          /* of metad, when it was last seen running; index 0: not known */
+	uint64_t replays; /* that were found to give the same table */
+};
+
+/* The hosts: nothing runs yet. */
+struct cluster *cluster_new(const struct cluster_options *options);
+/* Everything running must have been stopped or crashed. */
+void cluster_free(struct cluster *c);
+
+/*
+ * A start that fails is a failure of the run: any crash leaves a state from which start-up succeeds. Where the host was to stop at a
+ * sync on the way, it is crashed, and is not running.
+ */
+void cluster_start(struct cluster *c, unsigned node);
+/* Again if it was stopped on the way. */
+void cluster_start_again(struct cluster *c, unsigned node);
+/* All; chunk servers register as the simulation runs. */
+void cluster_start_all(struct cluster *c);
+/* A start that the disk may disturb: false if it failed; the node is crashed then. */
+bool cluster_try_start(struct cluster *c, unsigned node);
+void cluster_crash(struct cluster *c, unsigned node);
+void cluster_stop(struct cluster *c, unsigned node);
+bool cluster_running(const struct cluster *c, unsigned node);
+/* Of nodes to be stopped: all are STOPPED or CRASHED. */
+bool cluster_all_stopped(const struct cluster *c);
+/* All daemons run and each chunk server is registered. */
+bool cluster_all_registered(const struct cluster *c);
+bool cluster_is_client(const struct cluster *c, unsigned node);
+/* Starts an operation of the client of that node, which runs; counts it. */
+void cluster_client_start(struct cluster *c, unsigned node, struct client_op *op);
+/* How many chunk servers may be away at once, so that no block is lost. */
+unsigned cluster_may_miss(const struct cluster *c);
+/* "/disk-1": the path of a chunkd's disk on its host, counted from 0. */
+const char *cluster_disk_path(unsigned disk);
+
+void cluster_note(struct cluster *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A defect was shown. The first one counts. */
+void cluster_fail(struct cluster *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The last notes, oldest first. Safe in a signal handler. */
+void cluster_print_ring(const struct cluster *c, int fd);
+
+#endif

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * points: see the header. The store that lives on is the parent of all copies; a copy is made inside the very sync (run.h: `synced`),
+ * which in the copy does not take place.
+ */
+#include "tests/sim/points.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "common/base/check.h"
+#include "tests/sim/run.h"
+
+enum {
+	KINDS_MAX = 64,
+	LABEL_BYTES = 120,
+	FIRST = 2,         /* of each kind are tried in any case, */
+	ONE_IN = 64,       /* and so many of the others */
+	OPS_AFTER = 60,    /* of the clients, after the crash */
+	AGAIN_MAX = 6,     /* syncs after the first crash, at one of which the second comes */
+	COPY_LIMIT_S = 60, /* of real time */
+	COPIES = 2,        /* at once */
+	FAILED_MAX = 8,    /* then it is clear enough */
+};
+
+/* Syncs of one role (metad, chunkd), one sort and one path, whatever numbers are in it. */
+struct sync_kind {
+	char label[LABEL_BYTES];
+	uint64_t seen, tried, failed;
+};
+
+struct points {
+	const struct points_options *o;
+	struct sync_kind kinds[KINDS_MAX];
+	size_t count;
+	struct rng rng;
+	bool is_copy;
+	unsigned node;  /* a copy: of the daemon that was stopped */
+	unsigned again; /* at so many of its syncs from then on its power fails, too; 0: it does not */
+	char what[LABEL_BYTES + 64]; /* a copy: where it went another way */
+	struct {
+		pid_t pid;
+		struct sync_kind *kind;
+	} copies[COPIES];
+	unsigned copy_count; /* under way */
+	uint64_t failed;
+};
+
+static void make_label(char label[LABEL_BYTES], bool is_metad, enum sim_sync kind, const char *path)
+{
+	static const char *const sorts[] = {[SIM_SYNC_FILE] = "fdatasync",
+		[SIM_SYNC_DIR] = "sync of directory",
+		[SIM_SYNC_WRITE] = "durable write"};
+	size_t n = (size_t)snprintf(label, LABEL_BYTES, "%s: %s of ", is_metad ? "metad" : "chunkd", sorts[kind]);
+	bool was_number = false;
+
+	for (; *path && n + 1 < LABEL_BYTES; path++) {
+		bool is_number = isdigit((unsigned char)*path) || (was_number && isxdigit((unsigned char)*path));
+
+		if (!is_number || !was_number)
+			label[n++] = is_number ? '#' : *path;
+		was_number = is_number;
+	}
+	label[n] = '\0';
+}
+
+static struct sync_kind *kind_of(struct points *p, const char *label)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (strcmp(p->kinds[i].label, label) == 0)
+			return &p->kinds[i];
+	CHECK(p->count < KINDS_MAX);
+	snprintf(p->kinds[p->count].label, LABEL_BYTES, "%s", label);
+	return &p->kinds[p->count++];
+}
+
+/* ---- copies ---- */
+
+static void wait_for_copy(struct points *p)
+{
+	int status;
+	pid_t pid = wait(&status);
+
+	CHECK(pid > 0);
+	for (unsigned i = 0; i < p->copy_count; i++) {
+		if (p->copies[i].pid != pid)
+			continue;
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+			p->copies[i].kind->failed++;
+			p->failed++;
+		}
+		p->copies[i] = p->copies[--p->copy_count];
+		return;
+	}
+	CHECK_UNREACHABLE();
+}
+
+/* True: this is the copy. */
+static bool copy(struct points *p, struct sync_kind *kind)
+{
+	pid_t pid;
+
+	while (p->copy_count == COPIES)
+		wait_for_copy(p);
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		p->is_copy = true;
+		alarm(COPY_LIMIT_S);
+		return true;
+	}
+	kind->tried++;
+	p->copies[p->copy_count].pid = pid;
+	p->copies[p->copy_count++].kind = kind;
+	return false;
+}
+
+static bool is_chosen(struct points *p, const struct sync_kind *kind, unsigned node)
+{
+	if (p->o->all)
+		return node <= CLUSTER_CHUNKD || kind->seen <= FIRST; /* metad and one chunkd: the others are like it */
+	return kind->seen <= FIRST || (kind->seen & (kind->seen - 1)) == 0 || rng_chance(&p->rng, 1, ONE_IN);
+}
+
+static void synced(void *ctx, struct cluster *c, unsigned node, enum sim_sync sort, const char *path)
+{
+	static const struct {
+		const char *name;
+		enum sim_loss loss;
+		bool twice;
+	} ways[] = {
+		{"lost", SIM_LOSS_ALL, false},
+		{"torn", SIM_LOSS_TORN, false},
+		{"the daemon killed", SIM_LOSS_NONE, false},
+		{"the daemon killed, then power lost", SIM_LOSS_NONE, true},
+	};
+	struct points *p = ctx;
+	struct sync_kind *kind;
+	char label[LABEL_BYTES];
+
+	if (p->is_copy && p->again && node == p->node && --p->again == 0) {
+		sim_set_loss(c->nodes[node].io, SIM_LOSS_ALL);
+		sim_stop_at_sync(c->nodes[node].io, 1, run_stopped, (void *)(uintptr_t)node);
+	}
+	if (p->is_copy || cluster_is_client(c, node) || p->failed >= FAILED_MAX)
+		return;
+	make_label(label, node == CLUSTER_METAD, sort, path);
+	kind = kind_of(p, label);
+	kind->seen++;
+	if (!is_chosen(p, kind, node))
+		return;
+	for (size_t i = 0; i < ARRAY_COUNT(ways); i++) {
+		if (!copy(p, kind))
+			continue;
+		snprintf(p->what, sizeof(p->what), "%s no. %llu, %s", label, (unsigned long long)kind->seen, ways[i].name);
+		p->node = node;
+		p->again = ways[i].twice ? 1 + (unsigned)(kind->seen % AGAIN_MAX) : 0;
+		sim_set_loss(c->nodes[node].io, ways[i].loss);
+		sim_stop_at_sync(c->nodes[node].io, 1, run_stopped, (void *)(uintptr_t)node);
+		run_only_more(OPS_AFTER);
+		return;
+	}
+}
+
+/* ---- the whole ---- */
+
+static int conclude(const struct points *p, const struct run_result *r)
+{
+	uint64_t seen = 0, tried = 0, failed = 0;
+
+	for (size_t i = 0; i < p->count; i++) {
+		const struct sync_kind *k = &p->kinds[i];
+
+		printf("%8llu times, %5llu crashes, %llu failed: %s\n", (unsigned long long)k->seen,
+			(unsigned long long)k->tried, (unsigned long long)k->failed, k->label);
+		seen += k->seen;
+		tried += k->tried;
+		failed += k->failed;
+	}
+	if (p->o->json)
+		printf("{\"operations\": %llu, \"syncs\": %llu, \"kinds\": %zu, \"crashes\": %llu, \"failed\": %llu}\n",
+			(unsigned long long)r->counts[RUN_operations], (unsigned long long)seen, p->count,
+			(unsigned long long)tried, (unsigned long long)failed);
+	return r->ok && tried && !failed ? 0 : 1;
+}
+
+int points_run(const struct points_options *options)
+{
+	static struct points points;
+	struct points *p = &points;
+	struct run_options o = {
+		.seed = options->seed, .ops = options->ops, .mode = RUN_SYNCS, .synced = synced, .ctx = p};
+	struct run_result r;
+
+	p->o = options;
+	rng_init(&p->rng, options->seed);
+	run_seed(&o, &r);
+	if (p->is_copy) {
+		if (!r.ok)
+			printf("crash at %s: %s\n", p->what, r.text);
+		fflush(stdout);
+		_exit(r.ok ? 0 : 1);
+	}
+	while (p->copy_count)
+		wait_for_copy(p);
+	return conclude(p, &r);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * points: crash points. One store lives on without faults, and at each sync of a daemon that is chosen a copy of it (a process) goes
+ * another way: there the power of that daemon's host fails before the sync takes effect, and everything that was not durable is lost,
+ * or torn; or the daemon is killed, and all that it wrote is still seen. It starts again by itself, the work goes on, power fails
+ * everywhere, nothing stays but what is durable, and everything acknowledged must be there.
+ */
+#ifndef TESTS_SIM_POINTS_H
+#define TESTS_SIM_POINTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct points_options {
+	uint64_t seed, ops;
+	bool all;  /* each sync; else the first of each kind and a sample of the others */
+	bool json; /* the counts as a last line */
+};
+
+/* The exit status: 0: each copy lost nothing. */
+int points_run(const struct points_options *options);
+
+#endif

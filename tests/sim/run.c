@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run: see the header. The shape of the store (servers, disks, domains, clients) comes from the seed too. */
+#include "tests/sim/run.h"
+
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "common/base/check.h"
+#include "common/base/mem.h"
+#include "tests/sim/garbage.h"
+#include "tests/sim/registers.h"
+#include "tests/sim/verify.h"
+#include "tests/sim/workload.h"
+
+enum {
+	PAUSE_MS = 60,
+	PAUSE_ONE_MS = 600, /* one fault follows the other: so that there are some within a run */
+	OPS_PER_FAULT = 100, /* at most: else the workload goes on */
+	GARBAGE_SEEDS = 8, /* one in so many waits until the garbage is gone */
+	SPIN_EVENTS =
+		120000, /* within a second of virtual time; 20000 are usual: more, and somebody turns without need */
+};
+
+#define REGISTER_LIMIT_NS (60 * CLUSTER_S)
+#define STUCK_LIMIT_NS (400 * CLUSTER_S) /* one job may be a dozen operations, each bounded by its time-out */
+#define SETTLE_NS (40 * CLUSTER_S)       /* longer than a broken connection can hold a request back */
+#define VERIFY_LIMIT_NS (2000 * CLUSTER_S)
+#define STOP_LIMIT_NS (120 * CLUSTER_S)
+
+struct run {
+	const struct run_options *o;
+	struct cluster *cluster;
+	struct checker *checker;
+	struct workload *workload;
+	struct registers *registers;
+	struct faults *faults; /* NULL: none */
+	struct verify *verify;
+	const char *phase;
+	bool one_look; /* the second one is enough */
+	bool looking;                      /* nothing may be in the way */
+	uint64_t second_ns, second_events; /* since when check_spin counts */
+	uint64_t ops_wanted;               /* of the clients */
+	uint64_t ops;                      /* when the workload was over */
+};
+
+static struct run *current; /* for signal handlers */
+
+static double cpu_seconds(void)
+{
+	struct rusage u;
+
+	CHECK(getrusage(RUSAGE_SELF, &u) == 0);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+		(double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+/* ---- conditions ---- */
+
+static bool is_registered(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || cluster_all_registered(r->cluster);
+}
+
+static bool wants_attention(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || workload_done(r->workload) || (r->faults && faults_wants_now(r->faults));
+}
+
+static bool is_failed(void *ctx)
+{
+	return ((struct run *)ctx)->cluster->failed;
+}
+
+static bool is_verified(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || verify_done(r->verify);
+}
+
+static bool is_stopped(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || cluster_all_stopped(r->cluster);
+}
+
+static bool are_clients_stopped(void *ctx)
+{
+	struct run *r = ctx;
+
+	for (unsigned i = r->cluster->first_client; i < r->cluster->node_count; i++)
+		if (r->cluster->nodes[i].state != CLUSTER_STOPPED)
+			return r->cluster->failed;
+	return true;
+}
+
+static void acknowledged(void *ctx)
+{
+	struct run *r = ctx;
+
+	if (r->faults)
+		faults_acknowledged(r->faults);
+}
+
+static bool enough(void *ctx)
+{
+	struct run *r = ctx;
+	uint64_t faults = 0;
+
+	for (int i = 0; r->faults && i < FAULTS_KINDS; i++)
+		faults += faults_count(r->faults, i);
+	return r->cluster->client_ops >= r->ops_wanted &&
+		(r->o->mode != RUN_ALL || r->o->without || faults >= r->ops_wanted / OPS_PER_FAULT);
+}
+
+static void client_crashed(void *ctx, unsigned node)
+{
+	struct run *r = ctx;
+
+	workload_client_crashed(r->workload, node);
+	registers_client_crashed(r->registers, node);
+}
+
+static void client_started(void *ctx, unsigned node)
+{
+	struct run *r = ctx;
+
+	workload_client_started(r->workload, node);
+	registers_client_started(r->registers, node);
+}
+
+static bool is_idle(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || registers_idle(r->registers);
+}
+
+/* ---- phases ---- */
+
+static uint64_t now_ns(const struct run *r)
+{
+	return sim_now_ns(r->cluster->sim);
+}
+
+static void enter(struct run *r, const char *phase)
+{
+	if (r->cluster->failed)
+		return;
+	r->phase = phase;
+	cluster_note(r->cluster, "phase %s", phase);
+}
+
+static void wait_for(struct run *r, bool (*until)(void *ctx), uint64_t limit_ns)
+{
+	if (!sim_run(r->cluster->sim, until, r, now_ns(r) + limit_ns))
+		cluster_fail(r->cluster, "%s did not end within %llu s of virtual time", r->phase,
+			(unsigned long long)(limit_ns / CLUSTER_S));
+}
+
+/* No more events within a second than work can explain. */
+static void check_spin(struct run *r)
+{
+	uint64_t events = sim_event_count(r->cluster->sim);
+
+	if (now_ns(r) - r->second_ns >= CLUSTER_S) {
+		r->second_ns = now_ns(r);
+		r->second_events = events;
+	}
+	if (events - r->second_events > SPIN_EVENTS)
+		cluster_fail(r->cluster, "%llu events within a second of virtual time: something spins",
+			(unsigned long long)(events - r->second_events));
+}
+
+static void check_stuck(struct run *r)
+{
+	const char *what = "";
+	uint64_t oldest_ns = workload_oldest_ns(r->workload, &what);
+
+	if (oldest_ns != UINT64_MAX && now_ns(r) - oldest_ns > STUCK_LIMIT_NS)
+		cluster_fail(r->cluster, "a %s did not end within %llu s of virtual time", what,
+			(unsigned long long)(STUCK_LIMIT_NS / CLUSTER_S));
+}
+
+void run_stopped(void *ctx)
+{
+	unsigned node = (unsigned)(uintptr_t)ctx;
+	bool is_wanted = cluster_running(current->cluster, node);
+
+	cluster_crash(current->cluster, node);
+	if (is_wanted)
+		cluster_start_again(current->cluster, node);
+}
+
+void run_only_more(uint64_t ops)
+{
+	current->ops_wanted = current->cluster->client_ops + ops;
+	current->one_look = true;
+}
+
+static void work(struct run *r)
+{
+	enter(r, "workload");
+	for (unsigned i = r->cluster->first_client; i < r->cluster->node_count; i++)
+		client_started(r, i);
+	while (!r->cluster->failed && !workload_done(r->workload)) {
+		uint64_t next_ns = now_ns(r) + CLUSTER_S / 2;
+
+		if (r->faults && faults_next_ns(r->faults) < next_ns)
+			next_ns = faults_next_ns(r->faults);
+		sim_run(r->cluster->sim, wants_attention, r, next_ns);
+		check_spin(r);
+		check_stuck(r);
+		if (r->faults && !r->cluster->failed)
+			faults_step(r->faults);
+	}
+}
+
+static void all_up(struct run *r)
+{
+	uint64_t begin_ns = now_ns(r);
+
+	while (r->faults && !r->cluster->failed && !faults_mend(r->faults)) {
+		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + 50 * CLUSTER_MS);
+		if (now_ns(r) - begin_ns > STOP_LIMIT_NS)
+			cluster_fail(r->cluster, "%s: a daemon did not stop", r->phase);
+	}
+	if (!r->cluster->failed)
+		wait_for(r, is_registered, REGISTER_LIMIT_NS);
+}
+
+static void look_at_all(struct run *r)
+{
+	if (r->cluster->failed)
+		return;
+	r->looking = true;
+	verify_start(r->verify);
+	wait_for(r, is_verified, VERIFY_LIMIT_NS);
+	if (!r->cluster->failed) {
+		registers_look(r->registers);
+		wait_for(r, is_idle, VERIFY_LIMIT_NS);
+	}
+	r->looking = false;
+}
+
+/* Everything that is not named goes, in bounded time. It is an hour of virtual time, so not every seed has it. */
+static void collect_garbage(struct run *r)
+{
+	uint64_t end_ns = now_ns(r) + GARBAGE_LIMIT_NS;
+	const char *left;
+
+	if (r->cluster->failed || r->o->seed % GARBAGE_SEEDS != 0 || r->o->mode == RUN_SYNCS)
+		return;
+	enter(r, "garbage");
+	while (!r->cluster->failed && (left = garbage_left(r->cluster))[0]) {
+		if (now_ns(r) > end_ns)
+			cluster_fail(r->cluster, "after %llu s with all hosts up, %s",
+				(unsigned long long)(GARBAGE_LIMIT_NS / CLUSTER_S), left);
+		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + 10 * CLUSTER_S);
+	}
+	enter(r, "third-look");
+	look_at_all(r);
+}
+
+/* The clients first: they say goodbye to those that are still there. */
+static void stop_all(struct run *r)
+{
+	if (r->cluster->failed)
+		return;
+	for (unsigned i = r->cluster->first_client; i < r->cluster->node_count; i++)
+		cluster_stop(r->cluster, i);
+	wait_for(r, are_clients_stopped, STOP_LIMIT_NS);
+	for (unsigned i = CLUSTER_CHUNKD; i < r->cluster->first_client && !r->cluster->failed; i++)
+		cluster_stop(r->cluster, i);
+	if (!r->cluster->failed)
+		cluster_stop(r->cluster, CLUSTER_METAD);
+	wait_for(r, is_stopped, STOP_LIMIT_NS);
+}
+
+/* Power fails everywhere, and nothing stays but what was made durable. */
+static void lose_all(struct run *r)
+{
+	for (unsigned i = 0; i < r->cluster->first_client; i++) {
+		sim_set_loss(r->cluster->nodes[i].io, SIM_LOSS_ALL);
+		cluster_crash(r->cluster, i);
+	}
+	for (unsigned i = 0; i < r->cluster->first_client && !r->cluster->failed; i++)
+		cluster_start_again(r->cluster, i);
+}
+
+static void restart_all(struct run *r)
+{
+	if (r->cluster->failed)
+		return;
+	if (r->faults) {
+		faults_blackout(r->faults);
+	} else if (r->o->mode == RUN_SYNCS) {
+		lose_all(r);
+	} else {
+		stop_all(r);
+		for (unsigned i = 0; i < r->cluster->node_count && !r->cluster->failed; i++)
+			cluster_start(r->cluster, i);
+	}
+	all_up(r);
+}
+
+static void run_phases(struct run *r)
+{
+	enter(r, "start");
+	wait_for(r, is_registered, REGISTER_LIMIT_NS);
+	if (!r->cluster->failed)
+		work(r);
+	r->ops = r->cluster->client_ops;
+	enter(r, "mending");
+	registers_stop(r->registers);
+	all_up(r);
+	wait_for(r, is_idle, STUCK_LIMIT_NS);
+	if (r->faults)
+		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + SETTLE_NS);
+	if (!r->one_look) {
+		enter(r, "look");
+		look_at_all(r);
+	}
+	enter(r, "restart");
+	restart_all(r);
+	enter(r, "second-look");
+	look_at_all(r);
+	collect_garbage(r);
+	enter(r, "stop");
+	stop_all(r);
+}
+
+/* ---- one run ---- */
+
+static void fill_result(const struct run *r, struct run_result *out)
+{
+	const struct checker *k = r->checker;
+	const struct verify_counts *v = verify_counts(r->verify);
+
+	out->ok = !r->cluster->failed;
+	snprintf(out->text, sizeof(out->text), "%.250s", r->cluster->text);
+	out->counts[RUN_operations] = r->ops;
+	out->counts[RUN_jobs] = workload_count(r->workload) + registers_count(r->registers);
+	out->counts[RUN_acknowledged] = k->acknowledged;
+	out->counts[RUN_refused] = k->refused;
+	out->counts[RUN_unknown] = k->doubts;
+	out->counts[RUN_reads] = k->reads;
+	out->counts[RUN_reads_failed] = k->reads_failed;
+	out->counts[RUN_bytes_read] = k->bytes_read;
+	out->counts[RUN_names] = k->names_checked;
+	out->counts[RUN_files_verified] = v->files;
+	out->counts[RUN_bytes_verified] = v->bytes;
+	out->counts[RUN_chunks] = v->chunks;
+	out->counts[RUN_damaged_chunks] = v->damaged;
+	out->counts[RUN_never_sealed] = v->unsealed;
+	out->counts[RUN_replays] = r->cluster->replays;
+	out->counts[RUN_crashes] = r->cluster->crashes;
+	out->counts[RUN_stops] = r->cluster->stops;
+	out->counts[RUN_bits_flipped] = r->faults ? faults_flipped(r->faults) : 0;
+	out->counts[RUN_events] = sim_event_count(r->cluster->sim);
+	for (int i = 0; r->faults && i < FAULTS_KINDS; i++)
+		out->faults[i] = faults_count(r->faults, i);
+	out->hash = sim_event_hash(r->cluster->sim);
+	out->virtual_s = (double)now_ns(r) / 1e9;
+}
+
+static void shape(struct cluster_options *o, uint64_t seed)
+{
+	struct rng rng;
+
+	rng_init(&rng, seed ^ 0x7368617065);
+	o->chunkds = 6;
+	o->clients = 2;
+	switch (rng_below(&rng, 6)) {
+	case 0: /* some share a domain, and there are more than a block needs */
+		o->chunkds = 8;
+		o->domains = 7;
+		break;
+	case 1: /* fewer domains than chunks: every block is crowded */
+		o->chunkds = 5;
+		break;
+	case 2:
+		o->clients = 3;
+		break;
+	}
+	for (unsigned i = 0; i < o->chunkds; i++)
+		o->disks[i] = 1;
+	if (rng_chance(&rng, 1, 2))
+		o->disks[rng_below(&rng, o->chunkds)] = 2;
+}
+
+static void hear_sync(void *ctx, unsigned node, enum sim_sync kind, const char *path)
+{
+	struct run *r = ctx;
+
+	if (r->cluster && !r->looking)
+		r->o->synced(r->o->ctx, r->cluster, node, kind, path);
+}
+
+bool run_print_last(int fd)
+{
+	if (!current)
+		return false;
+	if (write(fd, current->phase, strlen(current->phase)) < 0 || write(fd, "; the last notes:\n", 18) < 0)
+		return true;
+	cluster_print_ring(current->cluster, fd);
+	return true;
+}
+
+void run_seed(const struct run_options *o, struct run_result *out)
+{
+	bool strict = o->mode == RUN_NO_FAULTS || o->mode == RUN_ONE;
+	struct run r = {.o = o, .phase = "start", .ops_wanted = o->ops};
+	struct cluster_options c = {
+		.seed = o->seed,
+		.transcript = o->transcript,
+		.events = o->events,
+		.strict = o->mode == RUN_NO_FAULTS,
+		.transform = o->seed % 16 == 3,
+		.synced = o->synced ? hear_sync : NULL,
+		.ctx = &r,
+	};
+	struct workload_options w = {.seed = o->seed,
+		.strict = strict,
+		.pause_ns = (o->mode == RUN_ONE ? PAUSE_ONE_MS : PAUSE_MS) * CLUSTER_MS,
+		.acknowledged = acknowledged,
+		.enough = enough,
+		.ctx = &r};
+	struct faults_hooks hooks = {client_crashed, client_started, &r};
+	double begin_s = cpu_seconds();
+
+	memset(out, 0, sizeof(*out));
+	for (size_t i = 0; i < marks_count(); i++)
+		out->marks[i] = marks_hits(i);
+	out->seed = o->seed;
+	shape(&c, o->seed);
+	r.cluster = cluster_new(&c);
+	current = &r;
+	r.checker = checker_new(r.cluster);
+	r.workload = workload_new(r.cluster, r.checker, &w);
+	if (o->mode == RUN_ALL || o->mode == RUN_ONE)
+		r.faults = faults_new(r.cluster, r.checker, o->seed, o->mode == RUN_ALL ? FAULTS_ALL : FAULTS_ONE,
+			o->without, &hooks);
+	r.registers = registers_new(r.cluster, o->seed, strict);
+	r.verify = verify_new(r.cluster, r.checker, r.faults);
+	cluster_start_all(r.cluster);
+	run_phases(&r);
+	current = NULL;
+	fill_result(&r, out);
+	if (!out->ok) {
+		printf("seed %llu: FAILED in %s: %s\nthe last notes:\n", (unsigned long long)o->seed, r.phase,
+			r.cluster->text);
+		fflush(stdout);
+		cluster_print_ring(r.cluster, STDOUT_FILENO);
+	}
+	if (r.faults)
+		faults_free(r.faults);
+	verify_free(r.verify);
+	registers_free(r.registers);
+	workload_free(r.workload);
+	checker_free(r.checker);
+	cluster_free(r.cluster);
+	for (size_t i = 0; i < marks_count(); i++)
+		out->marks[i] = marks_hits(i) - out->marks[i];
+	out->cpu_s = cpu_seconds() - begin_s;
+}

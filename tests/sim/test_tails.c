@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One slow or stalled chunk server in a store of virtual time: what single operations take, and that what makes them quick was really at
+ * work (the client's counters). Times are those of the simulation: the same at each run.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "client/client_priv.h"
+#include "client/pick.h"
+#include "tests/lib/unit.h"
+#include "tests/sim/cluster.h"
+
+enum { FILE_BYTES = 200 << 10, SLOW = CLUSTER_CHUNKD + 2, FACTOR = 200 };
+#define OP_LIMIT_NS (20 * CLUSTER_S)
+
+struct bed {
+	struct cluster *cluster;
+	struct client_op op;
+	bool done;
+	uint8_t data[FILE_BYTES], back[FILE_BYTES];
+};
+
+/* What a host that is abandoned with the simulation leaves behind is not looked for. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+
+static bool all_registered(void *ctx)
+{
+	return cluster_all_registered(ctx);
+}
+
+static struct bed *bed_new(unsigned chunkds, unsigned clients)
+{
+	static struct bed b;
+	struct cluster_options o = {.seed = 7, .chunkds = chunkds, .clients = clients, .strict = true};
+
+	memset(&b, 0, sizeof(b));
+	for (unsigned i = 0; i < chunkds; i++)
+		o.disks[i] = 1;
+	b.cluster = cluster_new(&o);
+	cluster_start_all(b.cluster);
+	ck_assert(sim_run(b.cluster->sim, all_registered, b.cluster, 60 * CLUSTER_S));
+	for (size_t i = 0; i < sizeof(b.data); i++)
+		b.data[i] = (uint8_t)(i * 31 + i / 251);
+	return &b;
+}
+
+static struct client *client_of(struct bed *b, unsigned client)
+{
+	return b->cluster->nodes[b->cluster->first_client + client].client;
+}
+
+static void op_done(struct client_op *op)
+{
+	((struct bed *)op->user)->done = true;
+}
+
+static bool is_done(void *ctx)
+{
+	return ((struct bed *)ctx)->done;
+}
+
+static void run_op(struct bed *b, unsigned client, enum client_op_kind kind)
+{
+	b->op.kind = kind;
+	b->op.done = op_done;
+	b->op.user = b;
+	b->done = false;
+	client_start(client_of(b, client), &b->op);
+	ck_assert(sim_run(b->cluster->sim, is_done, b, sim_now_ns(b->cluster->sim) + OP_LIMIT_NS));
+	ck_assert_msg(b->op.err.code == 0, "%s", b->op.err.text);
+}
+
+/* Nanoseconds of a fsynced put of one file. */
+static uint64_t put(struct bed *b, unsigned client, unsigned number)
+{
+	uint64_t start = sim_now_ns(b->cluster->sim);
+	char path[32];
+
+	snprintf(path, sizeof(path), "/f%u", number);
+	b->op = (struct client_op){.path = path, .flags = CR_WRITE, .mode = 0644};
+	run_op(b, client, CLIENT_OPEN);
+	b->op = (struct client_op){.file = b->op.ret_file, .flags = CLIENT_WRITE_COPY, .buf = b->data, .len = FILE_BYTES};
+	run_op(b, client, CLIENT_WRITE);
+	run_op(b, client, CLIENT_FSYNC);
+	run_op(b, client, CLIENT_CLOSE);
+	return sim_now_ns(b->cluster->sim) - start;
+}
+
+static uint64_t get(struct bed *b, unsigned client, unsigned number)
+{
+	uint64_t start = sim_now_ns(b->cluster->sim);
+	char path[32];
+
+	snprintf(path, sizeof(path), "/f%u", number);
+	memset(b->back, 0, sizeof(b->back));
+	b->op = (struct client_op){.path = path, .flags = CR_READ};
+	run_op(b, client, CLIENT_OPEN);
+	b->op = (struct client_op){.file = b->op.ret_file, .buf = b->back, .len = FILE_BYTES};
+	run_op(b, client, CLIENT_READ);
+	ck_assert_uint_eq(b->op.count, FILE_BYTES);
+	ck_assert(memcmp(b->data, b->back, FILE_BYTES) == 0);
+	run_op(b, client, CLIENT_CLOSE);
+	return sim_now_ns(b->cluster->sim) - start;
+}
+
+/* The longest of `count` such operations on files from `first` on. */
+static uint64_t longest(struct bed *b, uint64_t (*one)(struct bed *b, unsigned client, unsigned number), unsigned first, unsigned count)
+{
+	uint64_t most = 0;
+
+	for (unsigned i = first; i < first + count; i++) {
+		uint64_t took = one(b, 0, i);
+
+		most = took > most ? took : most;
+	}
+	return most;
+}
+
+static void slow_down(struct bed *b, uint32_t factor)
+{
+	sim_disk_slow(b->cluster->nodes[SLOW].io, factor);
+}
+
+static bool never(void *ctx)
+{
+	(void)ctx;
+	return false;
+}
+
+static void pass(struct bed *b, uint64_t ns)
+{
+	sim_run(b->cluster->sim, never, NULL, sim_now_ns(b->cluster->sim) + ns);
+}
+
+/* Chunks of these files that are not stored. */
+static unsigned missing_chunks(struct bed *b, unsigned first, unsigned count)
+{
+	unsigned missing = 0;
+	char path[32];
+
+	for (unsigned i = first; i < first + count; i++) {
+		snprintf(path, sizeof(path), "/f%u", i);
+		b->op = (struct client_op){.path = path};
+		run_op(b, 0, CLIENT_INSPECT);
+		for (uint64_t n = 0; n < b->op.count; n++)
+			missing += b->op.chunks[n].state != CR_CHUNK_OK;
+		mem_free(b->op.chunks);
+	}
+	return missing;
+}
+
+START_TEST(test_puts_go_round_a_slow_disk)
+{
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	uint64_t well = longest(b, put, 0, 40), ill;
+
+	slow_down(b, FACTOR);
+	longest(b, put, 100, 20); /* to notice */
+	ill = longest(b, put, 200, 150);
+	ck_assert_msg(ill <= 2 * well, "%llu us, %llu us with one slow disk", (unsigned long long)ill / 1000,
+		(unsigned long long)well / 1000);
+	ck_assert_uint_eq(c->disks.slowed, 1);
+	ck_assert_uint_ge(c->disks.probed, 1); /* a hundredth of the blocks goes there all the same, */
+	pass(b, 10 * CLUSTER_S);
+	ck_assert_uint_ge(c->chunks_added, 1); /* is not waited for, and is whole in the end */
+	ck_assert_uint_eq(c->late_blocks, 0);
+	ck_assert_uint_eq(c->late_pages, 0);
+	ck_assert_uint_eq(missing_chunks(b, 200, 150), 0);
+	ck_assert_uint_eq(missing_chunks(b, 100, 20), 0);
+}
+END_TEST
+
+START_TEST(test_gets_go_round_a_slow_disk)
+{
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	uint64_t well, ill;
+
+	longest(b, put, 0, 60);
+	well = longest(b, get, 0, 60);
+	slow_down(b, FACTOR);
+	longest(b, get, 0, 20);
+	ck_assert_uint_ge(c->fetches_hedged, 1); /* before it was known: rebuilt from the others */
+	ck_assert_uint_le(c->bytes_hedged, PICK_HEDGE_FREE_BYTES + c->bytes_read / 10);
+	ill = longest(b, get, 0, 60);
+	ck_assert_msg(ill <= 2 * well, "%llu us, %llu us with one slow disk", (unsigned long long)ill / 1000,
+		(unsigned long long)well / 1000);
+	ck_assert_uint_eq(c->disks.slowed, 1);
+	ck_assert_uint_ge(c->disks.probed, 1);
+	/* It recovers: probes notice. */
+	slow_down(b, 1);
+	for (int i = 0; i < 600 && disks_slow_list(&c->disks, (uint32_t[4]){0}, 4) > 0; i++)
+		get(b, 0, (unsigned)i % 60);
+	ck_assert_uint_eq(disks_slow_list(&c->disks, (uint32_t[4]){0}, 4), 0);
+}
+END_TEST
+
+START_TEST(test_a_stalled_put_goes_to_a_fresh_domain)
+{
+	struct bed *b = bed_new(8, 1);
+	struct client *c = client_of(b, 0);
+	uint64_t most = 0;
+
+	longest(b, put, 0, 20); /* five in a hundred may be left: of these */
+	for (unsigned i = 0; i < 8; i++) {
+		uint64_t took;
+
+		sim_disk_stall(b->cluster->nodes[CLUSTER_CHUNKD + i].io, 3 * CLUSTER_S);
+		took = put(b, 0, 100 + i);
+		most = took > most ? took : most;
+		pass(b, 5 * CLUSTER_S);
+	}
+	ck_assert_msg(most < CLUSTER_S, "a put took %llu ms", (unsigned long long)most / 1000000);
+	ck_assert_uint_ge(c->chunks_replaced, 4); /* six of eight servers have a chunk */
+	ck_assert_uint_eq(c->chunks_left, 0);
+	ck_assert_uint_eq(missing_chunks(b, 100, 8), 0);
+}
+END_TEST
+
+START_TEST(test_a_stalled_put_leaves_a_chunk_and_adds_it)
+{
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	uint64_t took;
+
+	longest(b, put, 0, 20);
+	sim_disk_stall(b->cluster->nodes[SLOW].io, 3 * CLUSTER_S);
+	took = put(b, 0, 100);
+	ck_assert_msg(took >= 100 * CLUSTER_MS && took < 400 * CLUSTER_MS, "%llu ms", (unsigned long long)took / 1000000);
+	ck_assert_uint_eq(c->chunks_left, 1); /* no domain is unused: it went on without */
+	ck_assert_uint_eq(c->late_blocks, 1); /* and fsync and close did not wait */
+	ck_assert_uint_eq(missing_chunks(b, 100, 1), 1);
+	pass(b, 5 * CLUSTER_S);
+	ck_assert_uint_eq(c->chunks_added, 1);
+	ck_assert_uint_eq(c->chunks_left, 0);
+	ck_assert_uint_eq(c->late_blocks, 0);
+	ck_assert_uint_eq(missing_chunks(b, 100, 1), 0);
+}
+END_TEST
+
+START_TEST(test_the_news_is_shared)
+{
+	struct bed *b = bed_new(6, 2);
+	struct client *second = client_of(b, 1);
+	uint64_t well = longest(b, put, 0, 30), ill = 0;
+
+	slow_down(b, FACTOR);
+	longest(b, put, 100, 40);
+	ck_assert_uint_eq(client_of(b, 0)->disks.slowed, 1);
+	/* It has never met the slow disk, and need not: but for a probe, for which it does not wait. */
+	for (unsigned i = 0; i < 20; i++) {
+		uint64_t took = put(b, 1, 200 + i);
+
+		ill = took > ill ? took : ill;
+		put(b, 0, 300 + i); /* who knows goes on saying so */
+	}
+	ck_assert_msg(ill <= 2 * well, "%llu us, %llu us with one slow disk", (unsigned long long)ill / 1000,
+		(unsigned long long)well / 1000);
+	ck_assert_uint_eq(second->chunks_left, 0);
+	/* Its word ends when nobody repeats it. */
+	slow_down(b, 1);
+	pass(b, 20 * CLUSTER_S);
+	put(b, 1, 400);
+	ck_assert_uint_eq(disks_avoid_list(&second->disks, (uint32_t[4]){0}, 4), 0);
+}
+END_TEST
+
+UNIT_MAIN("tails", test_puts_go_round_a_slow_disk, test_gets_go_round_a_slow_disk, test_a_stalled_put_goes_to_a_fresh_domain,
+	test_a_stalled_put_leaves_a_chunk_and_adds_it, test_the_news_is_shared)

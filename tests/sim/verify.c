@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * verify: entry after entry:   open -> (file) read whole -> close -> inspect -> next
+ *                                   -> (a directory) list -> next
+ *                                   -> (nothing) next
+ * and in the end the status, which must not count a lost block.
+ */
+#include "tests/sim/verify.h"
+
+#include <string.h>
+#include "common/base/check.h"
+#include "common/base/mem.h"
+#include "metad/core.h"
+#include "tests/sim/workload.h"
+
+enum { VERIFY_PAGE = 64 };
+
+struct verify {
+	struct cluster *cluster;
+	struct checker *checker;
+	const struct faults *faults;
+	bool done;
+	uint32_t at;
+	uint64_t since;
+	struct client_op op;
+	struct checker_look look;
+	struct client_file *file;
+	uint64_t bytes;
+	struct cr_dirent *page;
+	uint8_t *buf;
+	struct verify_counts counts;
+};
+
+static void next_entry(struct verify *v);
+
+struct verify *verify_new(struct cluster *cluster, struct checker *checker, const struct faults *faults)
+{
+	struct verify *v = MEM_NEW(struct verify);
+
+	v->cluster = cluster;
+	v->checker = checker;
+	v->faults = faults;
+	v->buf = mem_alloc(WORKLOAD_FILE_BYTES + 128);
+	v->page = mem_array(VERIFY_PAGE, sizeof(v->page[0]));
+	return v;
+}
+
+void verify_free(struct verify *v)
+{
+	mem_free(v->buf);
+	mem_free(v->page);
+	mem_free(v);
+}
+
+static struct checker_entry *entry(struct verify *v)
+{
+	return v->checker->entries[v->at];
+}
+
+static void start_op(struct verify *v, enum client_op_kind kind, void (*done)(struct client_op *op))
+{
+	v->op.kind = kind;
+	v->op.done = done;
+	v->op.user = v;
+	cluster_client_start(v->cluster, v->cluster->first_client, &v->op);
+}
+
+static void clear(struct verify *v)
+{
+	memset(&v->op, 0, sizeof(v->op));
+}
+
+static void no_excuse(struct verify *v, const struct client_op *op)
+{
+	cluster_fail(v->cluster, "with all hosts up, %s of %s failed: %s: %s", workload_op_name(op->kind),
+		entry(v)->path, err_name(op->err.code), op->err.text);
+	v->done = true;
+}
+
+static void found(struct verify *v, struct content content)
+{
+	checker_seen(entry(v), content);
+	v->at++;
+	next_entry(v);
+}
+
+/* ---- chunks ---- */
+
+static const char *state_name(uint8_t state)
+{
+	switch (state) {
+	case CR_CHUNK_OK:
+		return "sound";
+	case CR_CHUNK_MISSING:
+		return "missing";
+	case CR_CHUNK_DOWN:
+		return "not reached";
+	default:
+		return "damaged";
+	}
+}
+
+/* Repair may have made another copy of a chunk that was damaged, on any disk; it may have been damaged in turn. */
+static bool may_be(const struct verify *v, const struct cr_chunk_info *info, bool sealed, bool rebuilt)
+{
+	enum faults_damage damage = v->faults ? faults_damage_of(v->faults, info->block, info->index) : FAULTS_SOUND;
+
+	if (!sealed)
+		return info->state == CR_CHUNK_MISSING;
+	if (info->state == CR_CHUNK_CORRUPT)
+		return damage != FAULTS_SOUND;
+	return info->state == CR_CHUNK_OK && (damage != FAULTS_DATA || rebuilt);
+}
+
+/* Two in a domain: then the block is listed as crowded, and only then; more than m: never. */
+static void check_domains(struct verify *v, const struct metad *md, const struct state_block *block)
+{
+	uint32_t most = 0;
+
+	for (uint8_t i = 0; i < block->width; i++) {
+		const struct state_disk *disk = state_disk_at(&md->state, block->chunks[i].disk), *other;
+		uint32_t same = 0;
+
+		for (uint8_t j = 0; block->chunks[i].present && j < block->width; j++) {
+			other = block->chunks[j].present ? state_disk_at(&md->state, block->chunks[j].disk) : NULL;
+			same += other && disk && other->domain == disk->domain;
+		}
+		most = same > most ? same : most;
+	}
+	if (most > CLUSTER_M || block->crowded != (most > 1))
+		cluster_fail(v->cluster, "%s: a domain holds %u chunks of block %llu, which is%s crowded",
+			entry(v)->path, most, (unsigned long long)block->id, block->crowded ? "" : " not");
+}
+
+static void check_chunk(struct verify *v, const struct cr_chunk_info *info)
+{
+	struct metad *md = v->cluster->nodes[CLUSTER_METAD].metad;
+	struct state_block block;
+	bool sealed;
+
+	if (state_block_get(&md->state, info->block, &block) < 0) {
+		cluster_fail(v->cluster, "%s has block %llu, of which metad has no row", entry(v)->path,
+			(unsigned long long)info->block);
+		return;
+	}
+	if (info->index == 0)
+		check_domains(v, md, &block);
+	sealed = block.chunks[info->index].present;
+	v->counts.chunks++;
+	v->counts.unsealed += !sealed;
+	v->counts.damaged += info->state == CR_CHUNK_CORRUPT;
+	if (!may_be(v, info, sealed, block.chunks[info->index].incarnation >= STATE_INCARNATIONS_ALLOCATED))
+		cluster_fail(v->cluster, "%s: chunk %u of block %llu, which was %s on disk %u (%s)%s, is %s now",
+			entry(v)->path, info->index, (unsigned long long)info->block,
+			sealed ? "sealed" : "never sealed", info->disk, info->server_name,
+			v->faults && faults_damage_of(v->faults, info->block, info->index) ? " and damaged" : "",
+			state_name(info->state));
+}
+
+static void inspect_done(struct client_op *op);
+
+static void inspect_from(struct verify *v, uint64_t offset)
+{
+	clear(v);
+	v->op.path = entry(v)->path;
+	v->op.offset = offset;
+	v->op.verify = true;
+	start_op(v, CLIENT_INSPECT, inspect_done);
+}
+
+static void inspect_done(struct client_op *op)
+{
+	struct verify *v = op->user;
+
+	if (op->err.code < 0) {
+		no_excuse(v, op);
+		return;
+	}
+	for (uint64_t i = 0; i < op->count; i++)
+		check_chunk(v, &op->chunks[i]);
+	mem_free(op->chunks);
+	if (op->end)
+		found(v, v->look.may_count == 1 ? v->look.may[0] : (struct content){.id = CHECKER_UNSURE});
+	else
+		inspect_from(v, op->offset);
+}
+
+/* ---- a file ---- */
+
+static void closed(struct client_op *op)
+{
+	struct verify *v = op->user;
+
+	if (op->err.code < 0) {
+		no_excuse(v, op);
+		return;
+	}
+	if (v->cluster->failed) {
+		v->done = true;
+		return;
+	}
+	v->counts.files++;
+	v->counts.bytes += v->bytes;
+	inspect_from(v, 0);
+}
+
+static void have(struct client_op *op)
+{
+	struct verify *v = op->user;
+
+	if (op->err.code < 0) {
+		no_excuse(v, op);
+		return;
+	}
+	checker_look_read(v->checker, &v->look, 0, v->buf, v->bytes + 1, op->count);
+	clear(v);
+	v->op.file = v->file;
+	start_op(v, CLIENT_CLOSE, closed);
+}
+
+static void read_whole(struct verify *v)
+{
+	v->file = v->op.ret_file;
+	v->bytes = v->op.attr.size;
+	checker_look_opened(v->checker, &v->look, v->bytes);
+	if (v->cluster->failed) {
+		v->done = true;
+		return;
+	}
+	clear(v);
+	v->op.file = v->file;
+	v->op.buf = v->buf;
+	v->op.len = v->bytes + 1;
+	start_op(v, CLIENT_READ, have);
+}
+
+/* ---- a directory ---- */
+
+static void list_page(struct client_op *op);
+
+static void list_more(struct verify *v)
+{
+	v->op.path = entry(v)->path;
+	v->op.entries = v->page;
+	v->op.entry_cap = VERIFY_PAGE;
+	start_op(v, CLIENT_READDIR, list_page);
+}
+
+static void list_page(struct client_op *op)
+{
+	struct verify *v = op->user;
+
+	if (op->err.code < 0) {
+		no_excuse(v, op);
+		return;
+	}
+	for (uint64_t i = 0; i < op->count; i++)
+		checker_listed(v->checker, entry(v)->path, &op->entries[i], v->since);
+	v->counts.listed += op->count;
+	if (!op->end) {
+		if (op->count)
+			snprintf(op->after, sizeof(op->after), "%s", op->entries[op->count - 1].name);
+		list_more(v);
+		return;
+	}
+	checker_list_end(v->checker, entry(v)->path, v->since);
+	found(v, (struct content){.id = CHECKER_DIRECTORY});
+}
+
+/* ---- what is it? ---- */
+
+static void opened(struct client_op *op)
+{
+	struct verify *v = op->user;
+	struct content nothing = {0}, directory = {.id = CHECKER_DIRECTORY};
+
+	if (op->err.code == 0) {
+		read_whole(v);
+	} else if (workload_is_gone(op->err.code) && checker_possible(entry(v), v->since, nothing)) {
+		found(v, nothing);
+	} else if (op->err.code == ERR_ISDIR && checker_possible(entry(v), v->since, directory)) {
+		clear(v);
+		list_more(v);
+	} else {
+		no_excuse(v, op);
+	}
+}
+
+/* ---- the whole ---- */
+
+static void have_status(struct client_op *op)
+{
+	struct verify *v = op->user;
+
+	v->done = true;
+	if (op->err.code < 0)
+		cluster_fail(
+			v->cluster, "with all hosts up, status failed: %s: %s", err_name(op->err.code), op->err.text);
+	else if (!strstr(op->json, "\"lost\":0") || strstr(op->json, "\"health\":\"error\""))
+		cluster_fail(v->cluster, "with all hosts up, the status is: %.600s", op->json);
+	mem_free(op->json);
+}
+
+static void end(struct verify *v)
+{
+	if (v->cluster->failed) {
+		v->done = true;
+		return;
+	}
+	checker_check_twins(v->checker);
+	clear(v);
+	start_op(v, CLIENT_STATUS, have_status);
+}
+
+static void next_entry(struct verify *v)
+{
+	if (v->at == v->checker->entry_count || v->cluster->failed) {
+		end(v);
+		return;
+	}
+	v->since = ++v->checker->tick;
+	checker_look_begin(v->checker, &v->look, entry(v));
+	clear(v);
+	v->op.path = entry(v)->path;
+	v->op.flags = CR_READ;
+	start_op(v, CLIENT_OPEN, opened);
+}
+
+void verify_start(struct verify *v)
+{
+	v->done = false;
+	v->at = 0;
+	next_entry(v);
+}
+
+bool verify_done(const struct verify *v)
+{
+	return v->done;
+}
+
+const struct verify_counts *verify_counts(const struct verify *v)
+{
+	return &v->counts;
+}

@@ -1,0 +1,711 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A chunk server spoken to over connections, registered with a real metad, on simulated hosts. */
+#include "chunkd/chunkd.h"
+
+#include "common/base/crc32c.h"
+#include "proto/chunkd.pb-c.h"
+#include "tests/lib/metad_bed.h"
+#include "tests/lib/unit.h"
+
+enum { DATA_BYTES = 100000, POLICY_COPIES = 7 };
+
+/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+
+static struct bed {
+	struct metad_bed m; /* plays server 1, to learn the token keys, and client */
+	struct io *host;
+	struct chunkd *chunkd;
+	struct rpc_peer *peer;
+	uint32_t disk;
+	int fatal;
+	uint8_t data[DATA_BYTES], got[DATA_BYTES];
+	uint32_t crcs[DATA_BYTES / LIMIT_UNIT_BYTES + 1];
+	uint64_t got_bytes;
+	uint32_t parts;
+} bed, *const b = &bed;
+
+static void on_fatal(void *ctx, int code, const char *text)
+{
+	ck_assert_int_gt((int)strlen(text), 0);
+	((struct bed *)ctx)->fatal = code;
+}
+
+static bool is_registered(void *ctx)
+{
+	return chunkd_is_registered(((struct bed *)ctx)->chunkd);
+}
+
+static bool has_fatal(void *ctx)
+{
+	return ((struct bed *)ctx)->fatal;
+}
+
+static int try_start(const char *secret, const char *const *disks, size_t count, struct err *err)
+{
+	struct chunkd_options o = {
+		.state_dir = "/state",
+		.name = "chunkd-9",
+		.disk_dirs = disks,
+		.disk_count = count,
+		.capacity_bytes = 64 << 20,
+		.listen = sim_host_addr(b->host, 7100),
+		.metad = b->m.options.listen,
+		.cluster = metad_bed_cluster,
+		.backend = &kv_mem,
+		.log_segment_bytes = 1 << 20,
+		.memory_bytes = 40 << 20,
+		.log = &b->m.log,
+		.on_fatal = on_fatal,
+		.ctx = b,
+	};
+
+	memcpy(o.secret, secret, sizeof(o.secret));
+	return chunkd_start(b->host, &o, &b->chunkd, err);
+}
+
+static void start_chunkd(const char *secret)
+{
+	static const char *const disks[] = {"/disk"};
+	struct err err = {0};
+
+	ck_assert_msg(try_start(secret, disks, 1, &err) == 0, "%s", err.text);
+}
+
+static void wait_registered(void)
+{
+	ck_assert(sim_run(b->m.sim, is_registered, b, sim_now_ns(b->m.sim) + 60ull * 1000000000));
+}
+
+static void stop_chunkd(void)
+{
+	chunkd_stop(b->chunkd, metad_bed_set_done, &b->m);
+	metad_bed_wait(&b->m);
+}
+
+static void bed_open(uint64_t seed)
+{
+	struct rpc_peer_options o = {.self = {.cluster = metad_bed_cluster, .role = RPC_ROLE_CLIENT, .name = "test"},
+		.conns = 1,
+		.bulk = true};
+
+	metad_bed_open_sim(&b->m, seed);
+	b->host = sim_host_add(b->m.sim, "chunkd-9", 128ull * METAD_BED_MIB);
+	ck_assert_int_eq(io_mkdir(b->host, "/disk", 0755), 0);
+	ck_assert_int_eq(io_mkdir(b->host, "/state", 0755), 0);
+	ck_assert_int_eq(io_sync_dir(b->host, "/"), 0);
+	start_chunkd((const char *)b->m.options.secret);
+	wait_registered();
+	ck_assert_int_eq(bed_register(&b->m, 1, b->m.options.secret), 0);
+	b->disk = 1; /* the first to register */
+	ck_assert_uint_eq(b->m.servers[1].disk, 2);
+	o.addr = chunkd_addr(b->chunkd);
+	b->peer = rpc_peer_new(b->m.client_io, &o);
+	for (size_t i = 0; i < DATA_BYTES; i++)
+		b->data[i] = (uint8_t)(i * 2654435761u >> 11);
+}
+
+static void bed_close(void)
+{
+	rpc_peer_close(b->peer, metad_bed_set_done, &b->m);
+	metad_bed_wait(&b->m);
+	stop_chunkd();
+	metad_bed_close(&b->m);
+}
+
+/* ---- calls ---- */
+
+static int get_place(struct rpc_call *call, const ProtobufCMessage *head, uint32_t payload_len,
+	struct iovec ret_iov[RPC_PAYLOAD_IOV], int *ret_count)
+{
+	const Craton__GetPart *part = (const Craton__GetPart *)head;
+
+	(void)call;
+	if (part->offset > DATA_BYTES || payload_len > DATA_BYTES - part->offset)
+		return ERR_PROTO;
+	ret_iov[0] = (struct iovec){b->got + part->offset, payload_len};
+	*ret_count = 1;
+	b->got_bytes += payload_len;
+	b->parts++;
+	return 0;
+}
+
+static int call(const struct rpc_method *method, const ProtobufCMessage *request, const void *payload, size_t len)
+{
+	struct iovec iov = {(void *)(uintptr_t)payload, len};
+	struct metad_bed_call c = {
+		.call = {.method = method, .request = request, .done = metad_bed_call_done},
+		.bed = &b->m,
+		.method = method,
+	};
+
+	if (len) {
+		c.call.payload = &iov;
+		c.call.payload_count = 1;
+	}
+	if (method->response_payload)
+		c.call.place = get_place;
+	c.call.deadline_ns = io_clock_ns(b->m.client_io) + 60ull * 1000000000;
+	rpc_call_start(b->peer, &c.call);
+	metad_bed_wait(&b->m);
+	return b->m.status;
+}
+
+static struct token good_token(uint64_t block, uint8_t rights)
+{
+	return (struct token){.block = block,
+		.expires_ms = b->m.state_ms + 60 * 1000,
+		.max_chunk_bytes = DATA_BYTES,
+		.disk = b->disk,
+		.incarnation = 4,
+		.index = 0,
+		.policy = POLICY_COPIES,
+		.rights = rights};
+}
+
+static Craton__Copy copy_of(uint64_t block)
+{
+	Craton__Copy copy = CRATON__COPY__INIT;
+
+	copy.block = block;
+	copy.incarnation = 4;
+	copy.disk = b->disk;
+	return copy;
+}
+
+static uint8_t sealed_token[TOKEN_BYTES];
+
+static ProtobufCBinaryData seal_token(const struct token *t)
+{
+	token_seal(t, &b->m.token_keys[0], sealed_token);
+	return bed_bytes(sealed_token, TOKEN_BYTES);
+}
+
+/* The whole chunk in one cell. */
+static int put_one(const struct token *t, Craton__Copy copy, uint32_t len, bool seal)
+{
+	Craton__PutRequest req = CRATON__PUT_REQUEST__INIT;
+	Craton__Seal s = CRATON__SEAL__INIT;
+
+	ec_unit_crcs(b->data, len, b->crcs);
+	stripe_mask_units(copy.block, (uint8_t)copy.index, 0, stripe_unit_count(len), b->crcs);
+	req.token = seal_token(t);
+	req.copy = &copy;
+	req.announced_bytes = len;
+	req.unit_crcs = bed_bytes(b->crcs, stripe_unit_count(len) * 4);
+	s.length = s.block_length = len;
+	s.chunk_crc = crc32c(b->data, len);
+	s.cell_bytes = LIMIT_CELL_BYTES;
+	if (seal)
+		req.seal = &s;
+	return call(&rpc_chunkd_put, &req.base, b->data, len);
+}
+
+static int get_one(const struct token *t, Craton__Copy copy, uint64_t offset, uint64_t length)
+{
+	Craton__GetRequest req = CRATON__GET_REQUEST__INIT;
+
+	b->got_bytes = b->parts = 0;
+	memset(b->got, 0, sizeof(b->got));
+	req.token = seal_token(t);
+	req.copy = &copy;
+	req.offset = offset;
+	req.length = length;
+	req.want_list = true;
+	return call(&rpc_chunkd_get, &req.base, NULL, 0);
+}
+
+static int receipt_of(const struct token *t, Craton__Copy copy)
+{
+	Craton__ReceiptRequest req = CRATON__RECEIPT_REQUEST__INIT;
+
+	req.token = seal_token(t);
+	req.copy = &copy;
+	return call(&rpc_chunkd_receipt, &req.base, NULL, 0);
+}
+
+/* ---- tests ---- */
+
+START_TEST(test_put_get_lists_stat_receipt)
+{
+	struct token w = good_token(5, TOKEN_WRITE), r = good_token(5, TOKEN_READ);
+	Craton__ListsRequest lists = CRATON__LISTS_REQUEST__INIT;
+	Craton__StatRequest stat = CRATON__STAT_REQUEST__INIT;
+	Craton__Copy copy;
+	uint8_t mac[TOKEN_MAC_BYTES];
+	uint64_t generation;
+
+	bed_open(1);
+	w = good_token(5, TOKEN_WRITE);
+	r = good_token(5, TOKEN_READ);
+	copy = copy_of(5);
+	ck_assert_int_eq(receipt_of(&w, copy), ERR_NOT_SEALED);
+	ck_assert_int_eq(get_one(&r, copy, 0, 1), ERR_NOENT);
+	ck_assert_int_eq(put_one(&w, copy, DATA_BYTES, true), 0);
+	ck_assert_uint_eq(((Craton__PutReply *)b->m.reply)->mac.len, TOKEN_MAC_BYTES);
+	memcpy(mac, ((Craton__PutReply *)b->m.reply)->mac.data, TOKEN_MAC_BYTES);
+	generation = ((Craton__PutReply *)b->m.reply)->generation;
+	ck_assert_uint_eq(generation, 1);
+	ck_assert_int_eq(receipt_of(&w, copy), 0);
+	ck_assert_mem_eq(((Craton__PutReply *)b->m.reply)->mac.data, mac, TOKEN_MAC_BYTES);
+
+	r.index = TOKEN_INDEX_ANY;
+	r.disk = 0;
+	ck_assert_int_eq(get_one(&r, copy, 0, UINT64_MAX), 0);
+	ck_assert_uint_eq(b->got_bytes, DATA_BYTES);
+	ck_assert_mem_eq(b->got, b->data, DATA_BYTES);
+	ck_assert_uint_eq(((Craton__GetPart *)b->m.reply)->chunk_length, DATA_BYTES);
+	ck_assert_mem_eq(((Craton__GetPart *)b->m.reply)->list.data, b->crcs, sizeof(b->crcs));
+	ck_assert_int_eq(get_one(&r, copy, LIMIT_UNIT_BYTES, LIMIT_UNIT_BYTES), 0);
+	ck_assert_uint_eq(b->got_bytes, LIMIT_UNIT_BYTES);
+	ck_assert_mem_eq(b->got + LIMIT_UNIT_BYTES, b->data + LIMIT_UNIT_BYTES, LIMIT_UNIT_BYTES);
+	ck_assert_int_eq(get_one(&r, copy, 1, 100), ERR_INVAL);
+	ck_assert_int_eq(get_one(&r, copy, 7 * LIMIT_UNIT_BYTES, 100), ERR_RANGE);
+
+	lists.token = seal_token(&r);
+	lists.copy = &copy;
+	ck_assert_int_eq(call(&rpc_chunkd_lists, &lists.base, NULL, 0), 0);
+	ck_assert_uint_eq(((Craton__ListsReply *)b->m.reply)->n_lists, 1);
+	ck_assert_mem_eq(((Craton__ListsReply *)b->m.reply)->lists[0]->crcs.data, b->crcs, sizeof(b->crcs));
+	stat.token = seal_token(&r);
+	stat.copy = &copy;
+	ck_assert_int_eq(call(&rpc_chunkd_stat, &stat.base, NULL, 0), 0);
+	ck_assert_uint_eq(((Craton__StatReply *)b->m.reply)->length, DATA_BYTES);
+	ck_assert_str_eq(((Craton__StatReply *)b->m.reply)->segment, "/disk/segments/00000000-medium");
+	ck_assert(!((Craton__StatReply *)b->m.reply)->trailer_bad);
+
+	/* Stopped and started again: another generation, the same chunk. */
+	stop_chunkd();
+	start_chunkd((const char *)b->m.options.secret);
+	wait_registered();
+	ck_assert_int_eq(receipt_of(&w, copy), 0);
+	ck_assert_uint_eq(((Craton__PutReply *)b->m.reply)->generation, 2);
+	ck_assert(memcmp(((Craton__PutReply *)b->m.reply)->mac.data, mac, TOKEN_MAC_BYTES) != 0);
+	ck_assert_int_eq(get_one(&r, copy, 0, DATA_BYTES), 0);
+	ck_assert_mem_eq(b->got, b->data, DATA_BYTES);
+	bed_close();
+}
+END_TEST
+
+START_TEST(test_tokens)
+{
+	struct token good, t;
+	Craton__Copy copy, other;
+
+	bed_open(2);
+	good = good_token(6, TOKEN_WRITE);
+	copy = copy_of(6);
+#define REFUSED(code, change)                                                 \
+	do {                                                                  \
+		t = good;                                                     \
+		other = copy;                                                 \
+		change;                                                       \
+		ck_assert_int_eq(put_one(&t, other, DATA_BYTES, true), code); \
+	} while (0)
+	REFUSED(ERR_TOKEN, t.block = 7);
+	REFUSED(ERR_TOKEN, t.index = 1);
+	REFUSED(ERR_TOKEN, t.incarnation = 5);
+	REFUSED(ERR_TOKEN, t.disk = 2);
+	REFUSED(ERR_TOKEN, t.disk = 0);
+	REFUSED(ERR_TOKEN, t.rights = TOKEN_READ);
+	REFUSED(ERR_TOKEN, t.max_chunk_bytes = DATA_BYTES - 1);
+	REFUSED(ERR_TOKEN, t.expires_ms = 0);
+	REFUSED(ERR_INVAL, t.policy = 99);
+	REFUSED(ERR_INVAL, t.index = TOKEN_INDEX_ANY; other.index = 15);
+	REFUSED(ERR_INVAL, t.index = TOKEN_INDEX_ANY; other.index = 3); /* rs-1-2 has three chunks */
+	REFUSED(ERR_NOENT, t.disk = other.disk = 77);
+	ck_assert_int_eq(put_one(&good, copy, DATA_BYTES, true), 0);
+	t = good;
+	ck_assert_int_eq(get_one(&t, copy, 0, 1), ERR_TOKEN);
+	t.rights = TOKEN_READ;
+	ck_assert_int_eq(receipt_of(&t, copy), ERR_TOKEN);
+	ck_assert_int_eq(get_one(&t, copy, 0, 1), 0);
+	/* Another key under the same id. */
+	b->m.token_keys[0].key[5] ^= 1;
+	ck_assert_int_eq(get_one(&t, copy, 0, 1), ERR_TOKEN);
+	b->m.token_keys[0].key[5] ^= 1;
+	/* State time goes on here between heartbeats too. */
+	t.expires_ms = b->m.state_ms + 5000;
+	ck_assert_int_eq(get_one(&t, copy, 0, 1), 0);
+	metad_bed_sleep(&b->m, 10 * 1000);
+	ck_assert_int_eq(get_one(&t, copy, 0, 1), ERR_TOKEN);
+	/* But it stands still while metad is away: what was counted here meanwhile is taken back. */
+	metad_bed_stop(&b->m);
+	metad_bed_sleep(&b->m, 2 * 3600 * 1000);
+	metad_bed_start(&b->m);
+	metad_bed_sleep(&b->m, 30 * 1000);
+	t.expires_ms = bed_status(&b->m)->state_time_ms + 60 * 1000;
+	ck_assert_int_eq(get_one(&t, copy, 0, 1), 0);
+	bed_close();
+}
+END_TEST
+
+START_TEST(test_requests_without_sense)
+{
+	Craton__PutRequest put = CRATON__PUT_REQUEST__INIT;
+	Craton__GetRequest get = CRATON__GET_REQUEST__INIT;
+	Craton__DropUploadRequest drop = CRATON__DROP_UPLOAD_REQUEST__INIT;
+	struct token t;
+	Craton__Copy copy;
+
+	bed_open(3);
+	t = good_token(8, TOKEN_WRITE);
+	copy = copy_of(8);
+	ck_assert_int_eq(call(&rpc_chunkd_put, &put.base, NULL, 0), ERR_INVAL);
+	ck_assert_int_eq(call(&rpc_chunkd_put, &put.base, b->data, 100), ERR_INVAL);
+	ck_assert_int_eq(call(&rpc_chunkd_get, &get.base, NULL, 0), ERR_INVAL);
+	put.token = seal_token(&t);
+	put.copy = &copy;
+	put.announced_bytes = 100;
+	ck_assert_int_eq(call(&rpc_chunkd_put, &put.base, b->data, 100), ERR_INVAL); /* no CRCs */
+	ck_assert_int_eq(call(&rpc_chunkd_put, &put.base, NULL, 0), ERR_INVAL);
+	/* Bytes that are not what their CRCs say. */
+	put.unit_crcs = bed_bytes("abcd", 4);
+	ck_assert_int_eq(call(&rpc_chunkd_put, &put.base, b->data, 100), ERR_CORRUPT);
+	/* Left open, then given up: the next one starts anew. */
+	ck_assert_int_eq(put_one(&t, copy, 2 * LIMIT_UNIT_BYTES, false), 0);
+	ck_assert_int_eq(receipt_of(&t, copy), ERR_NOT_SEALED);
+	drop.token = seal_token(&t);
+	drop.copy = &copy;
+	ck_assert_int_eq(call(&rpc_chunkd_drop_upload, &drop.base, NULL, 0), 0);
+	ck_assert_int_eq(call(&rpc_chunkd_drop_upload, &drop.base, NULL, 0), 0);
+	ck_assert_int_eq(put_one(&t, copy, DATA_BYTES, true), 0);
+	bed_close();
+}
+END_TEST
+
+START_TEST(test_metad_comes_and_goes)
+{
+	struct token t;
+
+	bed_open(4);
+	metad_bed_restart(&b->m);
+	metad_bed_sleep(&b->m, 20 * 1000);
+	ck_assert_int_eq(b->fatal, 0);
+	(void)bed_lookup_path(&b->m, "", 0); /* the client's host slept: its clock is of then until its loop turns */
+	ck_assert_int_eq(bed_register(&b->m, 1, b->m.options.secret), 0);
+	t = good_token(9, TOKEN_WRITE);
+	ck_assert_int_eq(put_one(&t, copy_of(9), DATA_BYTES, true), 0);
+	/* Without metad what is there goes on working, as long as tokens live; and a stop does not wait for it. */
+	metad_bed_stop(&b->m);
+	metad_bed_sleep(&b->m, 5 * 1000);
+	t = good_token(10, TOKEN_WRITE);
+	ck_assert_int_eq(put_one(&t, copy_of(10), DATA_BYTES, true), 0);
+	bed_close();
+}
+END_TEST
+
+START_TEST(test_crash_of_the_host)
+{
+	struct token t, r;
+
+	bed_open(5);
+	t = good_token(11, TOKEN_WRITE);
+	r = good_token(11, TOKEN_READ);
+	ck_assert_int_eq(put_one(&t, copy_of(11), DATA_BYTES, true), 0);
+	sim_host_crash(b->host);
+	ck_assert_int_lt(get_one(&r, copy_of(11), 0, DATA_BYTES), 0);
+	sim_host_restart(b->host);
+	start_chunkd((const char *)b->m.options.secret);
+	wait_registered();
+	ck_assert_int_eq(get_one(&r, copy_of(11), 0, DATA_BYTES), 0);
+	ck_assert_mem_eq(b->got, b->data, DATA_BYTES);
+	bed_close();
+}
+END_TEST
+
+static uint64_t odd_number(void)
+{
+	static const uint64_t base[] = {0, 1, LIMIT_UNIT_BYTES, 5 * LIMIT_UNIT_BYTES, DATA_BYTES, LIMIT_CELL_BYTES,
+		4 << 20, LIMIT_CHUNK_BYTES, 10ull * LIMIT_CHUNK_BYTES, UINT32_MAX, 1ull << 32, 1ull << 63, UINT64_MAX};
+	uint64_t r = sim_random(b->m.sim);
+
+	return base[r % ARRAY_COUNT(base)] + r / 100 % 3 - 1;
+}
+
+/* Numbers at every edge, in requests whose token and checksums are right: an answer each time, and the server goes on. */
+static int odd_put(uint64_t block)
+{
+	static uint8_t lists[LIMIT_TRAILER_BYTES + 4];
+	Craton__PutRequest req = CRATON__PUT_REQUEST__INIT;
+	Craton__Seal s = CRATON__SEAL__INIT;
+	uint64_t r = sim_random(b->m.sim);
+	uint32_t len = (uint32_t)(odd_number() % (DATA_BYTES + 1));
+	struct token t = good_token(block, TOKEN_WRITE | TOKEN_READ);
+	Craton__Copy copy = copy_of(block);
+
+	t.max_chunk_bytes = UINT64_MAX;
+	t.index = TOKEN_INDEX_ANY;
+	t.policy = r % 4 ? POLICY_COPIES : (uint8_t)(r / 4 % 9);
+	copy.index = (uint32_t)(r / 64 % (r % 4 ? 3 : LIMIT_WIDTH));
+	req.token = seal_token(&t);
+	req.copy = &copy;
+	req.offset = r % 3 ? 0 : odd_number();
+	req.announced_bytes = r % 5 ? DATA_BYTES : odd_number();
+	ec_unit_crcs(b->data, len, b->crcs);
+	stripe_mask_units(block, (uint8_t)copy.index, (uint32_t)(req.offset / LIMIT_UNIT_BYTES), stripe_unit_count(len),
+		b->crcs);
+	req.unit_crcs = bed_bytes(b->crcs, r % 7 ? stripe_unit_count(len) * 4 : sizeof(b->crcs));
+	r = sim_random(b->m.sim);
+	s.length = r % 8 ? req.offset + len : odd_number();
+	s.block_length = r / 8 % 8 ? s.length : odd_number();
+	s.chunk_crc = r / 64 % 8 ? crc32c(b->data, len) : 77;
+	s.cell_bytes = r / 512 % 8 ? LIMIT_CELL_BYTES : (uint32_t)odd_number();
+	s.data_lists = copy.index ? req.unit_crcs : bed_bytes(lists, 0);
+	if (r / 4096 % 8 == 0)
+		s.data_lists = bed_bytes(lists, odd_number() % sizeof(lists));
+	if (r / 32768 % 4)
+		req.seal = &s;
+	return call(&rpc_chunkd_put, &req.base, b->data, len);
+}
+
+START_TEST(test_odd_numbers)
+{
+	uint32_t sealed = 0, taken = 0;
+	Craton__Copy copy;
+	struct token t;
+
+	bed_open(8);
+	for (uint64_t i = 0; i < 3000; i++) {
+		int code = odd_put(100 + i % 50);
+
+		taken += code == 0;
+		sealed += code == 0 && ((Craton__PutReply *)b->m.reply)->mac.len > 0;
+		ck_assert_int_ne(code, ERR_CONNRESET);
+		ck_assert_int_ne(code, ERR_DISK_FAILED);
+		t = good_token(100 + i % 50, TOKEN_READ);
+		copy = copy_of(100 + i % 50);
+		if (get_one(&t, copy, odd_number(), 0) == 0 || (i % 8 == 0 && get_one(&t, copy, odd_number(), odd_number()) == 0))
+			ck_assert_uint_gt(b->got_bytes, 0);
+	}
+	ck_assert_uint_gt(sealed, 10);
+	ck_assert_uint_gt(taken, sealed);
+	ck_assert_int_eq(b->fatal, 0);
+	t = good_token(9, TOKEN_WRITE);
+	ck_assert_int_eq(put_one(&t, copy_of(9), DATA_BYTES, true), 0);
+	bed_close();
+}
+END_TEST
+
+/* A file system that is full at the start: the disk waits for room, it has not failed. */
+START_TEST(test_no_space_for_the_superblock)
+{
+	struct token t, r;
+
+	bed_open(7);
+	t = good_token(12, TOKEN_WRITE);
+	r = good_token(12, TOKEN_READ);
+	ck_assert_int_eq(put_one(&t, copy_of(12), DATA_BYTES, true), 0);
+	stop_chunkd();
+	start_chunkd((const char *)b->m.options.secret);
+	sim_fault_after(b->host, SIM_FAULT_WRITE, 1, ERR_NOSPC);
+	metad_bed_sleep(&b->m, 1000);
+	sim_fault_after(b->host, SIM_FAULT_WRITE, 0, 0);
+	wait_registered();
+	ck_assert_int_eq(receipt_of(&t, copy_of(12)), 0);
+	ck_assert_uint_eq(((Craton__PutReply *)b->m.reply)->generation, 2);
+	ck_assert_int_eq(get_one(&r, copy_of(12), 0, DATA_BYTES), 0);
+	t = good_token(13, TOKEN_WRITE);
+	ck_assert_int_eq(put_one(&t, copy_of(13), DATA_BYTES, true), 0);
+	bed_close();
+}
+END_TEST
+
+static const char *reason_text(const Craton__StatusReply *status, const char *code)
+{
+	for (size_t i = 0; i < status->n_reasons; i++)
+		if (!strcmp(status->reasons[i]->code, code))
+			return status->reasons[i]->text;
+	return "";
+}
+
+static bool disk_is_failed(void *ctx)
+{
+	(void)ctx;
+	return !strcmp(bed_status(&b->m)->disks[0]->state, "failed");
+}
+
+/* The one disk cannot take its new generation in: metad hears that it failed, it does not just stay down. */
+START_TEST(test_superblock_that_cannot_be_written_is_told)
+{
+	bed_open(9);
+	stop_chunkd();
+	sim_fault_after(b->host, SIM_FAULT_WRITE, 0, 0);
+	start_chunkd((const char *)b->m.options.secret);
+	sim_fault_after(b->host, SIM_FAULT_WRITE, 1, ERR_IO);
+	for (int i = 0; i < 30 && !disk_is_failed(NULL); i++)
+		metad_bed_sleep(&b->m, 1000);
+	ck_assert_str_eq(bed_status(&b->m)->disks[0]->state, "failed");
+	ck_assert_uint_eq(bed_status(&b->m)->disks[0]->generation, 2); /* it does not register again and again */
+	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-failed"), "superblock"));
+	/* It still says 1, and is let in: that it was told 2 is not that it knows 2. */
+	sim_fault_after(b->host, SIM_FAULT_WRITE, 0, 0);
+	stop_chunkd();
+	start_chunkd((const char *)b->m.options.secret);
+	wait_registered();
+	ck_assert_str_eq(bed_status(&b->m)->disks[0]->state, "up");
+	bed_close();
+}
+END_TEST
+
+START_TEST(test_one_bad_disk_of_two)
+{
+	static const char *const disks[] = {"/nowhere", "/disk"};
+	struct token t;
+	struct err err = {0};
+
+	bed_open(10);
+	stop_chunkd();
+	ck_assert_int_eq(try_start((const char *)b->m.options.secret, disks, 2, &err), 0);
+	ck_assert_uint_eq(chunkd_disk_count(b->chunkd), 1);
+	wait_registered();
+	t = good_token(14, TOKEN_WRITE);
+	ck_assert_int_eq(put_one(&t, copy_of(14), DATA_BYTES, true), 0);
+	metad_bed_sleep(&b->m, 2000);
+	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-unusable"), "chunkd-9 cannot serve /nowhere"));
+	metad_bed_restart(&b->m); /* which forgets what it only heard */
+	metad_bed_sleep(&b->m, 15 * 1000);
+	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-unusable"), "/nowhere"));
+	stop_chunkd();
+	start_chunkd((const char *)b->m.options.secret);
+	wait_registered();
+	metad_bed_sleep(&b->m, 2000);
+	ck_assert_str_eq(reason_text(bed_status(&b->m), "disk-unusable"), "");
+	bed_close();
+}
+END_TEST
+
+/* A disk that has rows and is not served any more: one reason, with the cause, not two. */
+START_TEST(test_disk_that_went_bad)
+{
+	static const char *const two[] = {"/disk", "/other"};
+	struct err err = {0};
+
+	bed_open(11);
+	stop_chunkd();
+	ck_assert_int_eq(io_mkdir(b->host, "/other", 0755), 0);
+	ck_assert_int_eq(try_start((const char *)b->m.options.secret, two, 2, &err), 0);
+	wait_registered();
+	stop_chunkd();
+	ck_assert_int_eq(io_write_file(b->host, "/other/superblock", "rubbish", 7, 0600), 0);
+	ck_assert_int_eq(try_start((const char *)b->m.options.secret, two, 2, &err), 0);
+	wait_registered();
+	metad_bed_sleep(&b->m, 2000);
+	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-unusable"), "/other"));
+	ck_assert_str_eq(reason_text(bed_status(&b->m), "disk-down"), "");
+	bed_close();
+}
+END_TEST
+
+START_TEST(test_disk_named_twice)
+{
+	static const char *const twice[] = {"/fresh", "/disk", "/fresh/"};
+	struct err err = {0};
+	char *text;
+	size_t len;
+
+	bed_open(12);
+	stop_chunkd();
+	ck_assert_int_eq(io_mkdir(b->host, "/fresh", 0755), 0);
+	ck_assert_int_eq(try_start((const char *)b->m.options.secret, twice, 3, &err), ERR_INVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "/fresh/ is given twice"));
+	ck_assert_int_eq(io_read_file(b->host, "/fresh/superblock", 8192, &text, &len), ERR_NOENT);
+	start_chunkd((const char *)b->m.options.secret);
+	wait_registered();
+	bed_close();
+}
+END_TEST
+
+START_TEST(test_wrong_secret_is_said)
+{
+	bed_open(6);
+	stop_chunkd();
+	start_chunkd("another secret, of another store");
+	ck_assert(sim_run(b->m.sim, has_fatal, b, sim_now_ns(b->m.sim) + 60ull * 1000000000));
+	ck_assert_int_eq(b->fatal, ERR_ACCES);
+	bed_close();
+}
+END_TEST
+
+/* Is the copy on the disk? Time may have passed. */
+static bool is_there(uint64_t block, uint32_t incarnation)
+{
+	Craton__Copy copy = copy_of(block);
+	struct token t;
+	int code;
+
+	bed_beat(&b->m, 1, 0); /* what time it is */
+	t = good_token(block, TOKEN_WRITE);
+	t.incarnation = copy.incarnation = incarnation;
+	code = receipt_of(&t, copy);
+	ck_assert(code == 0 || code == ERR_NOT_SEALED);
+	return code == 0;
+}
+
+static void seal_one(uint64_t block, uint32_t incarnation)
+{
+	Craton__Copy copy = copy_of(block);
+	struct token t;
+
+	bed_beat(&b->m, 1, 0);
+	t = good_token(block, TOKEN_WRITE);
+	t.incarnation = copy.incarnation = incarnation;
+	ck_assert_int_eq(put_one(&t, copy, DATA_BYTES, true), 0);
+}
+
+static const Craton__GcReply *gc_start(void)
+{
+	Craton__GcRequest req = CRATON__GC_REQUEST__INIT;
+
+	req.start = true;
+	ck_assert_int_eq(bed_call(&b->m, &rpc_metad_gc, &req.base), 0);
+	return (const Craton__GcReply *)b->m.reply;
+}
+
+/* Copies that nothing names: those below the floor go, when the order has come; above it they stay, however long it takes. */
+START_TEST(test_orphans_go_below_the_floor_only)
+{
+	enum { MINUTE = 60 * 1000, ABOVE = 1000 * 1000 };
+	uint64_t inode, epoch;
+
+	bed_open(1);
+	for (uint32_t i = 2; i <= 6; i++)
+		ck_assert_int_eq(bed_register(&b->m, i, b->m.options.secret), 0);
+	ck_assert_int_eq(bed_open_file(&b->m, "f", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(&b->m, inode, epoch, 1), 0); /* a range of ids is reserved */
+	seal_one(77, 0);
+	seal_one(77, 3);
+	seal_one(ABOVE, 0);
+	gc_start();
+	metad_bed_sleep(&b->m, 30 * MINUTE);
+	gc_start();
+	metad_bed_sleep(&b->m, 4 * MINUTE);
+	ck_assert(is_there(77, 0) && is_there(77, 3));
+	metad_bed_sleep(&b->m, 3 * MINUTE); /* the floor passes the range, an inventory finds them, the grace runs */
+	ck_assert_uint_gt(gc_start()->floor, 77);
+	ck_assert_uint_eq(gc_start()->orphans_found, 2);
+	ck_assert(is_there(77, 0) && is_there(77, 3));
+	metad_bed_sleep(&b->m, 2 * MINUTE);
+	ck_assert(!is_there(77, 0) && !is_there(77, 3));
+	ck_assert_uint_eq(gc_start()->copies_dropped, 2);
+	ck_assert_uint_eq(gc_start()->copies_waiting, 0);
+	metad_bed_sleep(&b->m, 60 * MINUTE);
+	ck_assert(is_there(ABOVE, 0));
+	/* the same after a restart of both, from what is durable */
+	metad_bed_restart(&b->m);
+	stop_chunkd();
+	start_chunkd((const char *)b->m.options.secret);
+	b->m.done = false;
+	wait_registered();
+	bed_close();
+}
+END_TEST
+
+UNIT_MAIN("chunkd", test_orphans_go_below_the_floor_only, test_put_get_lists_stat_receipt, test_tokens, test_requests_without_sense,
+	test_metad_comes_and_goes, test_crash_of_the_host, test_odd_numbers, test_no_space_for_the_superblock,
+	test_superblock_that_cannot_be_written_is_told, test_one_bad_disk_of_two, test_disk_that_went_bad,
+	test_disk_named_twice, test_wrong_secret_is_said)

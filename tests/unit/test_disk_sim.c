@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A chunk store on simulated disks that crash, fail and fill up. What must hold: every seal that was answered is there after the restart
+ * with the right bytes; whatever else the index names is whole too; all other space is free.
+ */
+#include "chunkd/disk.h"
+
+#include "common/io/io_sim.h"
+#include "tests/lib/chunk_bed.h"
+#include "tests/lib/unit.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define SECOND_NS 1000000000ull
+
+enum { WRITERS = 10, SEALS_MAX = 400, DISK_MIB = 128 };
+
+/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+
+struct bed {
+	struct sim *sim;
+	struct io *host;
+	struct log log;
+	struct disk *disk;
+	struct chunk_put *puts[WRITERS];
+	uint64_t next_block;
+	bool stop_writing, closed;
+	uint32_t running, failed_puts, dropped;
+	int last_failure;
+	struct index_row seals[SEALS_MAX];
+	uint32_t seal_count;
+};
+
+static void no_log(void *ctx, enum log_level level, const char *line)
+{
+	(void)ctx;
+	(void)level;
+	(void)line;
+}
+
+static int bed_open(struct bed *b)
+{
+	struct disk_options o = {.dir = "/disk",
+		.capacity_bytes = 64 * MIB,
+		.segment_bytes = 8 * MIB,
+		.backend = &kv_mem,
+		.log_segment_bytes = MIB,
+		.log = &b->log};
+	struct err err = {0};
+	int rc = io_mkdir(b->host, "/disk", 0700);
+
+	if (rc == 0)
+		rc = io_sync_dir(b->host, "/");
+	ck_assert(rc == 0 || rc == ERR_EXIST);
+	o.cluster.bytes[0] = 1;
+	o.pool = bufpool_new(b->host, 40 * MIB);
+	rc = disk_open(b->host, &o, &b->disk, &err);
+	ck_assert_msg(rc == 0, "seed's disk does not open: %s", err.text);
+	b->running = 0;
+	b->stop_writing = b->closed = false;
+	return rc;
+}
+
+static void bed_init(struct bed *b, uint64_t seed)
+{
+	memset(b, 0, sizeof(*b));
+	b->log = (struct log){.min_level = LOG_ERROR, .write = no_log, .name = "test"};
+	b->sim = sim_new(&(struct sim_options){.seed = seed});
+	b->host = sim_host_add(b->sim, "chunkd-1", DISK_MIB * MIB);
+	b->next_block = 1;
+	bed_open(b);
+}
+
+/* ---- writers: each puts one chunk after the other ---- */
+
+static void writer_next(struct bed *b, int i);
+
+static void writer_done(struct chunk_put *p)
+{
+	struct bed *b = p->ctx;
+
+	b->running--;
+	if (p->code == 0 && !p->stop_before_seal) {
+		ck_assert_uint_lt(b->seal_count, SEALS_MAX);
+		b->seals[b->seal_count++] = p->row;
+	} else if (p->code < 0) {
+		b->failed_puts++;
+		b->last_failure = p->code;
+	} else {
+		/* Left open: the crash, or the next order to drop, ends it. */
+		if (sim_random(b->sim) % 2 && put_drop(b->disk->puts, &p->copy) == 0)
+			b->dropped++;
+	}
+	for (int i = 0; i < WRITERS; i++) {
+		if (b->puts[i] != p)
+			continue;
+		b->puts[i] = NULL;
+		if (!b->stop_writing && p->code == 0)
+			writer_next(b, i);
+	}
+	/* p is not freed here: its last cell's `done` is still on the stack. */
+}
+
+static void writer_next(struct bed *b, int i)
+{
+	static const uint32_t lengths[] = {1, 5000, 16384, 65536, 65537, 300000, MIB, MIB + 1, 1700000};
+	struct chunk_put *p = mem_alloc(sizeof(*p));
+	uint64_t r = sim_random(b->sim);
+
+	chunk_put_init(p, b->disk, b->next_block++, r % 3, lengths[r / 3 % ARRAY_COUNT(lengths)]);
+	p->announced += r / 100 % 3 * 40000;
+	p->seal_apart = r / 1000 % 4 == 0;
+	p->burst = r / 100000 % 2;
+	p->stop_before_seal = r / 10000 % 8 == 0 && p->len > p->cell_bytes;
+	p->ctx = b;
+	p->done = writer_done;
+	b->puts[i] = p;
+	b->running++;
+	chunk_put_step(p);
+}
+
+static bool none_running(void *ctx)
+{
+	return ((struct bed *)ctx)->running == 0;
+}
+
+static bool never(void *ctx)
+{
+	(void)ctx;
+	return false;
+}
+
+/* ---- checks ---- */
+
+static void get_done(struct chunk_get *g)
+{
+	*(bool *)g->ctx = true;
+}
+
+static void reader_done(struct chunk_get *g)
+{
+	((struct bed *)g->ctx)->running--;
+}
+
+static bool is_true(void *ctx)
+{
+	return *(bool *)ctx;
+}
+
+static void check_chunk(struct bed *b, const struct index_row *row)
+{
+	struct chunk_get *g = MEM_NEW(struct chunk_get);
+	uint8_t *want = mem_alloc(row->length), *out = mem_zalloc(row->length);
+	bool done = false;
+
+	chunk_bed_bytes(&row->copy, want, row->length);
+	ck_assert_int_eq(chunk_get_start(g, b->disk, row, 0, UINT64_MAX, out), 0);
+	g->ctx = &done;
+	g->done = get_done;
+	ck_assert(sim_run(b->sim, is_true, &done, sim_now_ns(b->sim) + 10 * SECOND_NS));
+	ck_assert_int_eq(g->code, 0);
+	ck_assert_int_eq(memcmp(out, want, row->length), 0);
+	ck_assert(g->had_list);
+	ck_assert_uint_eq(stripe_combine(row->copy.block, row->copy.index, row->length, g->list), row->crc);
+	mem_free(g);
+	mem_free(want);
+	mem_free(out);
+}
+
+/* After a restart: answered seals are honoured; all the index names is whole; the rest is free. */
+static void check_all(struct bed *b)
+{
+	uint64_t held = 0, found = 0, made = segments_made_bytes(b->disk->segments), free_bytes = 0, unmade;
+	struct index_row row;
+
+	for (uint32_t i = 0; i < b->seal_count; i++) {
+		ck_assert_int_eq(index_get(b->disk->index, &b->seals[i].copy, &row), 0);
+		ck_assert(chunk_bed_same_row(&row, &b->seals[i]));
+	}
+	for (uint64_t block = 1; block < b->next_block; block++) {
+		for (uint8_t index = 0; index < 3; index++) {
+			if (index_get(b->disk->index, &(struct copy_id){block, 1, index}, &row) < 0)
+				continue;
+			check_chunk(b, &row);
+			found++;
+			held += (uint64_t)row.extent.grains * FORMAT_GRAIN_BYTES;
+		}
+	}
+	ck_assert_uint_eq(found, index_count(b->disk->index));
+	unmade = (segments_capacity_bytes(b->disk->segments) - made) / b->disk->sb.segment_bytes *
+		b->disk->sb.segment_bytes;
+	for (int c = 0; c < ALLOC_CLASSES; c++)
+		free_bytes += segments_free_bytes(b->disk->segments, c) - unmade;
+	ck_assert_uint_eq(free_bytes, made - held);
+}
+
+static void crash_and_restart(struct bed *b)
+{
+	sim_host_crash(b->host);
+	sim_host_restart(b->host);
+	bed_open(b);
+}
+
+static void start_writers(struct bed *b)
+{
+	for (int i = 0; i < WRITERS; i++)
+		writer_next(b, i);
+}
+
+static uint64_t crash_rounds(uint64_t seed)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	uint64_t sealed;
+
+	bed_init(b, seed);
+	for (int round = 0; round < 3; round++) {
+		uint64_t life = sim_random(b->sim) % (40 * 1000000ull) + 100000;
+
+		start_writers(b);
+		sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + life);
+		crash_and_restart(b);
+		check_all(b);
+	}
+	sealed = b->seal_count;
+	sim_free(b->sim);
+	mem_free(b);
+	return sealed;
+}
+
+START_TEST(test_crashes_at_random_points)
+{
+	uint64_t sealed = 0;
+
+	for (uint64_t seed = 1; seed <= 6; seed++)
+		sealed += crash_rounds(seed);
+	ck_assert_uint_gt(sealed, 60); /* else nothing was shown */
+}
+END_TEST
+
+START_TEST(test_crashes_at_more_points)
+{
+	uint64_t sealed = 0;
+
+	for (uint64_t seed = 101; seed <= 106; seed++)
+		sealed += crash_rounds(seed);
+	ck_assert_uint_gt(sealed, 60);
+}
+END_TEST
+
+/* The nth write or sync fails: from then on nothing is acknowledged, and what was is there after the restart. */
+static bool fail_at(struct bed *b, enum sim_fault what, uint64_t n)
+{
+	uint32_t sealed;
+
+	sim_fault_after(b->host, what, n, ERR_IO);
+	start_writers(b);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 30 * SECOND_NS));
+	sim_fault_after(b->host, what, 0, 0);
+	if (!b->disk->failed) {
+		/* It hit the making of a segment: no upload could go on, but the disk is sound. */
+		ck_assert_int_eq(b->last_failure, ERR_NO_EXTENT);
+		crash_and_restart(b);
+		check_all(b);
+		return false;
+	}
+	ck_assert_int_eq(b->last_failure, ERR_DISK_FAILED);
+	sealed = b->seal_count;
+	writer_next(b, 0);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+	ck_assert_uint_eq(b->seal_count, sealed);
+	/* Reads go on. */
+	if (sealed)
+		check_chunk(b, &b->seals[0]);
+	crash_and_restart(b);
+	ck_assert_int_eq(b->disk->failed, 0);
+	check_all(b);
+	return true;
+}
+
+START_TEST(test_failed_writes_and_syncs_fail_the_disk)
+{
+	static const uint64_t points[] = {1, 2, 5, 9, 23};
+	uint32_t writes = 0, syncs = 0;
+
+	for (size_t i = 0; i < ARRAY_COUNT(points); i++) {
+		struct bed *b = mem_alloc(sizeof(*b));
+
+		bed_init(b, 1000 + i);
+		/* Segments and superblock are made by other means than data: let them be there first. */
+		b->stop_writing = true;
+		start_writers(b);
+		ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 10 * SECOND_NS));
+		b->stop_writing = false;
+		writes += fail_at(b, SIM_FAULT_WRITE, points[i]);
+		syncs += fail_at(b, SIM_FAULT_SYNC, points[i]);
+		sim_free(b->sim);
+		mem_free(b);
+	}
+	ck_assert(writes >= 3 && syncs >= 2);
+}
+END_TEST
+
+static void put_one(struct bed *b, uint64_t block, uint32_t len)
+{
+	struct chunk_put *p = mem_alloc(sizeof(*p));
+
+	chunk_put_init(p, b->disk, block, 0, len);
+	p->ctx = b;
+	p->done = writer_done;
+	b->running = 1;
+	b->stop_writing = true;
+	b->last_failure = 0;
+	chunk_put_step(p);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 10 * SECOND_NS));
+}
+
+/* A sync that fails while a segment is made fails the disk, and leaves nothing that the next start trips over. */
+START_TEST(test_failed_sync_of_a_new_segment)
+{
+	for (uint64_t n = 1; n <= 2; n++) {
+		struct bed *b = mem_alloc(sizeof(*b));
+
+		bed_init(b, 40 + n);
+		b->next_block = 4;
+		sim_fault_after(b->host, SIM_FAULT_SYNC, n, ERR_IO); /* of the file; of its directory */
+		put_one(b, 1, 1000);
+		ck_assert_int_eq(b->seal_count, 0);
+		ck_assert_int_ne(b->disk->failed, 0);
+		sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + 25 * SECOND_NS); /* the loop turns every 10 s */
+		put_one(b, 2, 1 << 20);
+		ck_assert_int_eq(b->last_failure, ERR_DISK_FAILED);
+		sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + SECOND_NS);
+		crash_and_restart(b);
+		put_one(b, 3, 1 << 20);
+		ck_assert_int_eq(b->seal_count, 1);
+		check_all(b);
+		sim_free(b->sim);
+		mem_free(b);
+	}
+}
+END_TEST
+
+static void bed_closed(void *ctx)
+{
+	((struct bed *)ctx)->closed = true;
+}
+
+static bool is_closed(void *ctx)
+{
+	return ((struct bed *)ctx)->closed;
+}
+
+/* Full by its capacity, then full by its file system: uploads are refused, nothing else breaks. */
+START_TEST(test_full)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	uint32_t sealed;
+
+	bed_init(b, 77);
+	start_writers(b);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 60 * SECOND_NS));
+	ck_assert_int_eq(b->last_failure, ERR_NO_EXTENT);
+	ck_assert_int_eq(b->disk->failed, 0);
+	sealed = b->seal_count;
+	ck_assert_uint_gt(sealed, 20);
+	/* A clean stop frees what was left open. */
+	disk_close(b->disk, bed_closed, b);
+	ck_assert(sim_run(b->sim, is_closed, b, sim_now_ns(b->sim) + SECOND_NS));
+	bed_open(b);
+	check_all(b);
+	ck_assert_uint_eq(index_count(b->disk->index), sealed);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+/* Rows that point nowhere: the disk is refused, nothing of it stays open, and with what was missing it opens again. */
+START_TEST(test_refused_index)
+{
+	static const char there[] = "/disk/segments/00000000-medium", away[] = "/disk/segments/away";
+	struct bed *b = mem_alloc(sizeof(*b));
+	struct disk_options o = {.dir = "/disk", .capacity_bytes = 64 * MIB, .backend = &kv_mem, .log = &b->log};
+	struct err err = {0};
+	struct disk *other;
+
+	bed_init(b, 60);
+	b->next_block = 2;
+	put_one(b, 1, 1 << 20);
+	disk_close(b->disk, bed_closed, b);
+	ck_assert(sim_run(b->sim, is_closed, b, sim_now_ns(b->sim) + SECOND_NS));
+	o.cluster.bytes[0] = 1;
+	o.pool = bufpool_new(b->host, 40 * MIB);
+	ck_assert_int_eq(io_rename(b->host, there, away), 0);
+	ck_assert_int_eq(disk_open(b->host, &o, &other, &err), ERR_CORRUPT);
+	ck_assert_ptr_nonnull(strstr(err.text, "no segment is"));
+	ck_assert_int_eq(io_rename(b->host, away, there), 0);
+	bed_open(b);
+	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + SECOND_NS);
+	check_all(b);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+/* Numbers of seals are never used twice, also where none of those given was recorded before the crash. */
+START_TEST(test_sequences_only_rise)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	uint64_t last = 0;
+
+	bed_init(b, 61);
+	for (int i = 0; i < 6; i++) {
+		uint64_t first = index_next_sequence(b->disk->index);
+
+		ck_assert_uint_gt(first, last);
+		for (int n = 0; n < 1000; n++)
+			last = index_next_sequence(b->disk->index);
+		if (i == 2) {
+			put_one(b, b->next_block++, 1000);
+			ck_assert_uint_eq(b->seal_count, 1);
+			last = b->seals[0].sequence;
+		}
+		crash_and_restart(b);
+	}
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+START_TEST(test_idle_uploads_are_dropped)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	struct chunk_put p;
+	uint64_t before;
+
+	bed_init(b, 5);
+	chunk_put_init(&p, b->disk, 1, 0, 1 << 20);
+	p.ctx = b;
+	p.done = writer_done;
+	b->running = 1;
+	b->stop_writing = true;
+	chunk_put_step(&p);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+	before = segments_free_bytes(b->disk->segments, ALLOC_MEDIUM);
+	chunk_put_init(&p, b->disk, 2, 0, 2 << 20);
+	p.stop_before_seal = true;
+	b->next_block = 3;
+	chunk_put_step(&p);
+	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + 50 * SECOND_NS);
+	ck_assert_uint_eq(puts_count(b->disk->puts), 1);
+	ck_assert_uint_lt(segments_free_bytes(b->disk->segments, ALLOC_MEDIUM), before);
+	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + 40 * SECOND_NS);
+	ck_assert_uint_eq(puts_count(b->disk->puts), 0);
+	ck_assert_uint_eq(segments_free_bytes(b->disk->segments, ALLOC_MEDIUM), before);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+/* More readers at once than their trailers find memory for: none holds what another waits for. */
+START_TEST(test_many_readers_with_lists)
+{
+	enum { READERS = 400, LEN = 300000 };
+	struct bed *b = mem_alloc(sizeof(*b));
+	struct chunk_get *gets = mem_zalloc(READERS * sizeof(*gets));
+	uint8_t *want = mem_alloc(LEN), *out = mem_alloc(LEN);
+	struct chunk_put p;
+
+	bed_init(b, 8);
+	chunk_put_init(&p, b->disk, 1, 0, LEN);
+	p.ctx = b;
+	p.done = writer_done;
+	b->running = 1;
+	b->stop_writing = true;
+	chunk_put_step(&p);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+	ck_assert_int_eq(p.code, 0);
+	chunk_bed_bytes(&p.copy, want, LEN);
+	b->running = READERS;
+	for (int i = 0; i < READERS; i++) {
+		ck_assert_int_eq(chunk_get_start(&gets[i], b->disk, &p.row, 0, UINT64_MAX, out), 0);
+		gets[i].ctx = b;
+		gets[i].done = reader_done;
+	}
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 60 * SECOND_NS));
+	for (int i = 0; i < READERS; i++)
+		ck_assert(gets[i].code == 0 && gets[i].had_list && gets[i].got == LEN);
+	ck_assert_mem_eq(out, want, LEN);
+	ck_assert_uint_eq(bufpool_held_bytes(b->disk->pool, BUFPOOL_GET), 0);
+	sim_free(b->sim);
+	mem_free(b);
+	mem_free(gets);
+	mem_free(want);
+	mem_free(out);
+}
+END_TEST
+
+/* A flood of small needs does not take the memory of large ones for ever. */
+START_TEST(test_small_buffers_leave_room_for_large)
+{
+	enum { MANY = 1000 };
+	struct bufpool_buf *bufs = mem_array(MANY, sizeof(*bufs));
+	struct bed *b = mem_alloc(sizeof(*b));
+	struct bufpool *pool;
+	int count, n = 0;
+
+	bed_init(b, 9);
+	pool = b->disk->pool;
+	for (int use = 0; use < BUFPOOL_USES; use++)
+		while (n < MANY && bufpool_get(pool, use, 1000, &bufs[n]) == 0)
+			n++;
+	ck_assert_int_gt(n, 100);
+	for (int i = 0; i < n; i++)
+		bufpool_put(pool, &bufs[i]);
+	for (count = 0; bufpool_get(pool, BUFPOOL_PUT, MIB, &bufs[count]) == 0; count++)
+		;
+	ck_assert_int_ge(count, 24); /* of the 30 that are the share of puts in 40 MiB */
+	for (int i = 0; i < count; i++)
+		bufpool_put(pool, &bufs[i]);
+	sim_free(b->sim);
+	mem_free(b);
+	mem_free(bufs);
+}
+END_TEST
+
+/* The same seed, the same events. */
+static uint64_t hash_of(uint64_t seed)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	uint64_t hash;
+
+	bed_init(b, seed);
+	start_writers(b);
+	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + 20 * 1000000ull);
+	hash = sim_event_hash(b->sim);
+	sim_free(b->sim);
+	mem_free(b);
+	return hash;
+}
+
+START_TEST(test_same_seed_same_events)
+{
+	ck_assert_uint_eq(hash_of(3), hash_of(3));
+	ck_assert_uint_ne(hash_of(3), hash_of(4));
+}
+END_TEST
+
+UNIT_MAIN("disk_sim", test_crashes_at_random_points, test_crashes_at_more_points,
+	test_failed_writes_and_syncs_fail_the_disk, test_full, test_refused_index, test_sequences_only_rise,
+	test_idle_uploads_are_dropped,
+	test_failed_sync_of_a_new_segment, test_many_readers_with_lists,
+	test_small_buffers_leave_room_for_large,
+	test_same_seed_same_events)

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A metad whose metadata are saved while it works, lost, and made anew: on simulated hosts, with the restore cut short by a crash at every
+ * moment.
+ */
+#include "common/code/backup.h"
+#include "metad/restore.h"
+#include "metad/state/keys.h"
+#include "tests/lib/metad_bed.h"
+#include "tests/lib/unit.h"
+
+enum { FILE_MAX = 8 << 20 };
+
+static struct metad_bed bed, *const b = &bed;
+static uint8_t *file;
+static size_t file_len;
+
+static int mkdir_path(const char *path)
+{
+	Craton__MkdirRequest req = CRATON__MKDIR_REQUEST__INIT;
+
+	req.parent = INODE_ROOT;
+	req.path = bed_text(path);
+	req.mode = 0755;
+	return bed_call(b, &rpc_metad_mkdir, &req.base);
+}
+
+static int lookup(const char *path)
+{
+	return bed_lookup_path(b, path, strlen(path));
+}
+
+static void make_dirs(const char *prefix, int from, int to)
+{
+	char path[300];
+
+	for (int i = from; i < to; i++) {
+		snprintf(path, sizeof(path), "%s-%04d-%0*d", prefix, i, 220, i); /* long names: many sections, soon */
+		ck_assert_int_eq(mkdir_path(path), 0);
+	}
+}
+
+static uint32_t count_dirs(const char *prefix, int to)
+{
+	char path[300];
+	uint32_t n = 0;
+
+	for (int i = 0; i < to; i++) {
+		snprintf(path, sizeof(path), "%s-%04d-%0*d", prefix, i, 220, i);
+		n += lookup(path) == 0;
+	}
+	return n;
+}
+
+/* The next part into `file`. */
+static int part(uint64_t *id, bool *ret_end)
+{
+	Craton__BackupRequest req = CRATON__BACKUP_REQUEST__INIT;
+	const Craton__BackupReply *reply;
+
+	req.id = *id;
+	req.offset = *id ? file_len : 0;
+	if (bed_call(b, &rpc_metad_backup, &req.base))
+		return b->status;
+	file_len = *id ? file_len : 0;
+	reply = (const Craton__BackupReply *)b->reply;
+	ck_assert_uint_le(file_len + reply->data.len, FILE_MAX);
+	memcpy(file + file_len, reply->data.data, reply->data.len);
+	file_len += reply->data.len;
+	*id = reply->id;
+	*ret_end = reply->end;
+	return 0;
+}
+
+static void whole(void)
+{
+	uint64_t id = 0;
+	bool end = false;
+
+	while (!end)
+		ck_assert_int_eq(part(&id, &end), 0);
+}
+
+static int count_row(void *ctx, struct slice key, struct slice value)
+{
+	(void)value;
+	((uint32_t *)ctx)[key.data[0]]++;
+	return 0;
+}
+
+START_TEST(test_of_one_moment)
+{
+	uint64_t id = 0, other = 0;
+	bool end = false;
+	int parts = 0, i = 300;
+
+	file = mem_alloc(FILE_MAX);
+	metad_bed_open_sim(b, 31);
+	make_dirs("before", 0, 1500);
+	ck_assert_int_eq(part(&id, &end), 0);
+	ck_assert_int_eq(part(&other, &end), ERR_BUSY);
+	while (!end) {
+		make_dirs("during", i - 300, i - 298); /* commits go on behind the snapshot */
+		metad_bed_sleep(b, 300);
+		i += 2;
+		ck_assert_int_eq(part(&id, &end), 0);
+		parts++;
+	}
+	ck_assert_int_ge(parts, 3);
+	ck_assert_int_eq(part(&id, &end), ERR_STALE);
+	{
+		static struct backup_check c;
+		uint32_t rows_of[256] = {0};
+		struct err err = {0};
+		size_t at = BACKUP_HEADER_BYTES, len;
+
+		ck_assert_int_eq(backup_check_header(&c, slice_of(file, at), &err), 0);
+		for (; !c.ended; at += len) {
+			ck_assert_int_eq(backup_section_size(file + at, &len), 0);
+			ck_assert_msg(backup_check_section(&c, slice_of(file + at, len), count_row, rows_of, &err) == 0, "%s", err.text);
+		}
+		ck_assert_uint_eq(at, file_len);
+		/* an inode and a name of each directory made before it began, and of the root; nothing of those made since */
+		ck_assert_uint_eq(rows_of[STATE_TABLE_DIRENT], 1500);
+		ck_assert_uint_eq(rows_of[STATE_TABLE_INODE], 1501);
+		ck_assert_uint_eq(rows_of[STATE_TABLE_META], 1);
+	}
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
+START_TEST(test_one_that_nobody_ends)
+{
+	uint64_t id = 0, other = 0;
+	bool end = false;
+
+	file = mem_alloc(FILE_MAX);
+	metad_bed_open_sim(b, 32);
+	make_dirs("d", 0, 1500);
+	ck_assert_int_eq(part(&id, &end), 0);
+	metad_bed_sleep(b, 29 * 1000);
+	ck_assert_int_eq(part(&other, &end), ERR_BUSY);
+	metad_bed_sleep(b, 2 * 1000);
+	ck_assert_int_eq(part(&id, &end), ERR_STALE);
+	ck_assert_int_eq(part(&other, &end), 0);
+	metad_bed_stop(b); /* in the middle of it */
+	metad_bed_start(b);
+	(void)lookup("d"); /* over the old connection */
+	ck_assert_int_eq(part(&other, &end), ERR_STALE);
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
+/* ---- restoring ---- */
+
+static int restore_code;
+static bool restore_ended;
+static char restore_text[ERR_TEXT_BYTES];
+
+static void on_restored(void *ctx, int code, const char *text)
+{
+	(void)ctx;
+	restore_code = code;
+	restore_ended = true;
+	snprintf(restore_text, sizeof(restore_text), "%s", text);
+}
+
+static bool has_ended(void *ctx)
+{
+	(void)ctx;
+	return restore_ended;
+}
+
+static int restore(const char *dir)
+{
+	restore_ended = false;
+	restore_start(b->server_io,
+		&(struct restore_options){.dir = dir,
+			.file = "/backup",
+			.cluster = metad_bed_cluster,
+			.backend = &kv_mem,
+			.log_segment_bytes = 1 << 20,
+			.done = on_restored});
+	ck_assert(sim_run(b->sim, has_ended, NULL, sim_now_ns(b->sim) + 60ull * 1000000000));
+	return restore_code;
+}
+
+static void prepare(uint64_t seed)
+{
+	file = mem_alloc(FILE_MAX);
+	metad_bed_open_sim(b, seed);
+	bed_register_all(b, 2);
+	make_dirs("before", 0, 20);
+	whole();
+	make_dirs("after", 0, 3);
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0); /* a generation that the backup does not know */
+	ck_assert_int_eq(bed_register(b, 3, b->options.secret), 0); /* and a disk */
+	metad_bed_stop(b);
+	ck_assert_int_eq(io_write_file(b->server_io, "/backup", file, file_len, 0600), 0);
+}
+
+START_TEST(test_restore)
+{
+	struct err err = {0};
+
+	prepare(33);
+	ck_assert_int_eq(restore("/metad"), ERR_NOTEMPTY);
+	ck_assert_int_eq(io_mkdir(b->server_io, "/new", 0755), 0);
+	ck_assert_msg(restore("/new") == 0, "%s", restore_text);
+	strcpy(b->dir, "/new");
+	for (int i = 0; i < 2; i++) { /* from its log, then from its table */
+		metad_bed_start(b);
+		ck_assert_uint_eq(count_dirs("before", 20), 20);
+		ck_assert_uint_eq(count_dirs("after", 3), 0);
+		ck_assert(bed_has_reason(bed_status(b), "restored"));
+		b->state_ms = 0; /* it went back: who was connected learns of it by registering */
+		ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+		ck_assert_uint_gt(b->servers[1].generation, 1ull << 32);
+		ck_assert_int_eq(bed_register(b, 3, b->options.secret), 0);
+		make_dirs("new", i, i + 1);
+		metad_bed_sleep(b, 1000);
+		metad_bed_stop(b);
+	}
+	/* the old key goes as soon as the new one is known everywhere */
+	metad_bed_start(b);
+	ck_assert_int_eq(bed_register(b, 2, b->options.secret), 0);
+	ck_assert_uint_eq(b->token_key_count, 2);
+	metad_bed_sleep(b, 40 * 1000);
+	ck_assert_int_eq(bed_register(b, 2, b->options.secret), 0);
+	ck_assert_uint_eq(b->token_keys[1].id, 2); /* 1 was that of before */
+	(void)err;
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
+/* Each write fails in turn: metad does not start on what is left, and a second restore into an empty directory does. */
+START_TEST(test_restore_cut_short)
+{
+	uint32_t n;
+
+	prepare(34);
+	for (n = 1;; n++) {
+		char dir[32];
+		struct err err = {0};
+		int code;
+
+		snprintf(dir, sizeof(dir), "/try-%u", n);
+		ck_assert_int_eq(io_mkdir(b->server_io, dir, 0755), 0);
+		sim_fault_after(b->server_io, SIM_FAULT_WRITE, n, ERR_IO);
+		code = restore(dir);
+		sim_fault_after(b->server_io, SIM_FAULT_WRITE, 0, 0);
+		strcpy(b->dir, dir);
+		if (code == 0)
+			break;
+		ck_assert_uint_gt(strlen(restore_text), 10);
+		code = metad_bed_try_start(b, &err);
+		if (code == 0) { /* before anything was written there: an empty directory is a new store, as ever */
+			ck_assert_uint_eq(n, 1);
+			ck_assert_int_eq(count_dirs("before", 20), 0);
+			metad_bed_stop(b);
+			continue;
+		}
+		ck_assert_msg(code == ERR_INCOMPLETE, "write %u: %s", n, err.text);
+	}
+	ck_assert_uint_gt(n, 3);
+	metad_bed_start(b);
+	ck_assert_uint_eq(count_dirs("before", 20), 20);
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
+UNIT_MAIN("metad_backup", test_of_one_moment, test_one_that_nobody_ends, test_restore, test_restore_cut_short)

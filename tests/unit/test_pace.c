@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/pace.h"
+
+#include "tests/lib/unit.h"
+
+#define MS ((uint64_t)1000 * 1000)
+
+START_TEST(test_slow_in_a_row_is_avoided)
+{
+	struct pace p = {0};
+
+	/* Slower than four times the median, fifteen times in a row: not yet; one good one starts the row anew. */
+	for (int i = 0; i < 15; i++)
+		pace_note(&p, 5 * MS, 1 * MS);
+	ck_assert(!pace_avoided(&p, 0));
+	pace_note(&p, 4 * MS, 1 * MS);
+	for (int i = 0; i < 15; i++)
+		pace_note(&p, 5 * MS, 1 * MS);
+	ck_assert(!pace_avoided(&p, 0));
+	pace_note(&p, 5 * MS, 1 * MS);
+	ck_assert(pace_avoided(&p, 0));
+}
+END_TEST
+
+START_TEST(test_100_ms_of_it_are_enough)
+{
+	struct pace p = {0};
+
+	pace_note(&p, 500 * MS, 5 * MS); /* once is no row */
+	ck_assert(!pace_avoided(&p, 0));
+	pace_note(&p, 30 * MS, 5 * MS);
+	ck_assert(pace_avoided(&p, 0));
+	p = (struct pace){0};
+	pace_note(&p, 45 * MS, 5 * MS);
+	pace_note(&p, 45 * MS, 5 * MS);
+	ck_assert(!pace_avoided(&p, 0));
+	pace_note(&p, 45 * MS, 5 * MS);
+	ck_assert(pace_avoided(&p, 0));
+}
+END_TEST
+
+START_TEST(test_what_is_no_slowness)
+{
+	struct pace p = {0};
+
+	for (int i = 0; i < 100; i++)
+		pace_note(&p, 900 * MS, 300 * MS); /* all were slow */
+	ck_assert(!pace_avoided(&p, 0));
+	for (int i = 0; i < 100; i++)
+		pace_note(&p, 900 * MS, 0); /* no peers */
+	ck_assert(!pace_avoided(&p, 0));
+	for (int i = 0; i < 100; i++)
+		pace_note(&p, 2 * MS, 1000); /* noise */
+	ck_assert(!pace_avoided(&p, 0));
+}
+END_TEST
+
+START_TEST(test_probes_bring_it_back)
+{
+	struct pace p = {0};
+	uint64_t now = 5000 * MS;
+	int probes = 0;
+
+	for (int i = 0; i < 16; i++)
+		pace_note(&p, 500 * MS, 5 * MS);
+	ck_assert(pace_probe(&p, now)); /* the first one soon: it may have been a hiccup */
+	for (int i = 0; i < 1000; i++)
+		probes += pace_probe(&p, now);
+	ck_assert_int_eq(probes, 10); /* 1 % */
+	ck_assert(pace_probe(&p, now + 1000 * MS));
+	ck_assert(!pace_probe(&p, now + 1001 * MS));
+	pace_note(&p, 6 * MS, 5 * MS);
+	pace_note(&p, 6 * MS, 5 * MS);
+	ck_assert(pace_avoided(&p, 0));
+	pace_note(&p, 6 * MS, 5 * MS);
+	ck_assert(!pace_avoided(&p, 0));
+}
+END_TEST
+
+START_TEST(test_hints_end)
+{
+	struct pace p = {.hint_until_ns = 100};
+
+	ck_assert(pace_avoided(&p, 99));
+	ck_assert(!pace_avoided(&p, 100));
+	p.hint_until_ns = UINT64_MAX;
+	for (int i = 0; i < PACE_WELL; i++)
+		pace_note(&p, 6 * MS, 5 * MS);
+	ck_assert(!pace_avoided(&p, 99)); /* seen with our own eyes */
+}
+END_TEST
+
+START_TEST(test_race)
+{
+	struct pace_race r = {.entered = 6};
+
+	ck_assert_uint_eq(pace_race_median(&r), 0);
+	pace_race_end(&r, 30);
+	pace_race_end(&r, 10);
+	ck_assert_uint_eq(pace_race_median(&r), 0);
+	pace_race_end(&r, 20);
+	ck_assert_uint_eq(pace_race_median(&r), 30); /* the third of six */
+	for (int i = 0; i < 10; i++)
+		pace_race_end(&r, 1000);
+	ck_assert_uint_eq(r.ended, 6);
+	ck_assert_uint_eq(pace_race_median(&r), 30);
+	r = (struct pace_race){.entered = 1};
+	pace_race_end(&r, 30);
+	ck_assert_uint_eq(pace_race_median(&r), 0); /* no peers */
+}
+END_TEST
+
+UNIT_MAIN("pace", test_slow_in_a_row_is_avoided, test_100_ms_of_it_are_enough, test_what_is_no_slowness,
+	test_probes_bring_it_back, test_hints_end, test_race)

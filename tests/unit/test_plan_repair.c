@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is repaired first, where to, and when everything has to wait: facts in, commands out. */
+#include "metad/plan/repair.h"
+#include "tests/lib/state_bed.h"
+#include "tests/lib/unit.h"
+
+static struct state_bed bed, *const b = &bed;
+static struct plan_repair *plan;
+static struct rng rng;
+static struct place_disk candidates[64];
+static uint64_t silent_ms[64], free_bytes, first_block;
+
+static uint64_t env_silent(void *ctx, uint32_t server)
+{
+	(void)ctx;
+	return silent_ms[server];
+}
+
+static uint64_t env_free(void *ctx, const struct state_disk *disk, uint64_t chunk_bytes)
+{
+	(void)ctx, (void)disk, (void)chunk_bytes;
+	return free_bytes;
+}
+
+/* `blocks` blocks of 16 MiB: chunk i of block j on disk (i + j * step) % disks + 1. */
+static void begin(uint32_t disks, uint32_t per_domain, uint32_t blocks, uint32_t step)
+{
+	struct repair_env env = {.silent_ms = env_silent, .free_bytes = env_free};
+
+	state_bed_open(b);
+	bed_disks(b, disks, per_domain);
+	ck_assert_int_eq(bed_create(b, "f", 0), 0);
+	first_block = bed_reserve(b, 64);
+	for (uint32_t j = 0; j < blocks; j++) {
+		struct state_commit_block *cb;
+
+		bed_commit(b, b->res.attr.inode ? b->res.attr.inode : 2, 1, false, 0);
+		cb = bed_block(b, first_block + j, (uint64_t)j * 16 * STATE_BED_MIB, 16 * STATE_BED_MIB);
+		for (uint8_t i = 0; i < 6; i++)
+			cb->receipts[i].disk = (i + j * step) % disks + 1;
+		ck_assert_int_eq(state_bed_run(b), 0);
+	}
+	memset(silent_ms, 0, sizeof(silent_ms));
+	free_bytes = 1ull << 40;
+	rng_init(&rng, 1);
+	plan = MEM_NEW(struct plan_repair);
+	plan_repair_init(plan, &env, &rng, candidates);
+}
+
+static void finish(void)
+{
+	mem_free(plan);
+	state_bed_close(b);
+}
+
+/* The next command that the plan names (in b->cmd), applied or not; 0: it rests. */
+static uint16_t next_command(bool apply)
+{
+	struct plan_facts facts = {.state = &b->s, .now_ms = b->time_ms};
+
+	for (int i = 0; i < 1000; i++) {
+		enum plan_next next = plan->plan.step(&plan->plan, &facts, &b->cmd);
+
+		if (next == PLAN_REST)
+			return 0;
+		if (next == PLAN_GO_ON)
+			continue;
+		if (apply)
+			plan->plan.done(&plan->plan, state_bed_run(b), &b->res);
+		return b->cmd.type;
+	}
+	ck_abort_msg("the plan does not come to rest");
+}
+
+static void down(uint32_t server)
+{
+	b->cmd.type = STATE_CMD_SERVER_DOWN;
+	b->cmd.server_down.server = server;
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+static void pass(uint64_t ms)
+{
+	b->time_ms += ms;
+	for (size_t i = 0; i < ARRAY_COUNT(silent_ms); i++) {
+		const struct state_server *server = state_server_at(&b->s, (uint32_t)i);
+
+		if (server && !server->up)
+			silent_ms[i] += ms;
+	}
+}
+
+/* The copy of the intent under way is sealed. */
+static void publish(const struct state_intent *intent)
+{
+	uint64_t block = intent->block;
+	uint8_t index = intent->index;
+
+	ck_assert_int_eq(state_block_get(&b->s, block, &b->block), 0);
+	b->cmd.type = STATE_CMD_LOCATION;
+	b->cmd.sealed = (struct state_cmd_sealed){
+		.block = block,
+		.version = b->block.version,
+		.crc = b->block.chunks[index].crc,
+		.receipt = {.index = index, .disk = intent->disk, .incarnation = intent->incarnation, .generation = 1},
+	};
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+START_TEST(test_a_dead_server)
+{
+	uint32_t published = 0;
+
+	begin(8, 1, 8, 1); /* each disk holds chunks of six blocks */
+	ck_assert_uint_eq(next_command(true), 0);
+	down(3);
+	pass(599000);
+	ck_assert_uint_eq(next_command(true), 0); /* down, not dead */
+	pass(1000);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	ck_assert_uint_eq(b->cmd.take_out.disk, 3);
+	for (int round = 0; round < 100 && published < 6; round++) {
+		while (next_command(true)) {
+			ck_assert_uint_eq(b->cmd.type, STATE_CMD_INTENT);
+			ck_assert_int_eq(b->res.status, 0);
+			ck_assert_uint_eq(b->cmd.intent.cause, STATE_CAUSE_LOST);
+		}
+		/* one for each target at most, and never on a disk that holds the block already */
+		for (uint32_t i = 0; i < b->s.intent_count; i++)
+			for (uint32_t j = 0; j < i; j++)
+				ck_assert_uint_ne(b->s.intents[i].disk, b->s.intents[j].disk);
+		ck_assert_uint_gt(b->s.intent_count, 0);
+		publish(&b->s.intents[0]);
+		published++;
+		pass(2000);
+	}
+	ck_assert_uint_eq(published, 6);
+	pass(2000);
+	ck_assert_uint_eq(next_command(true), 0);
+	for (uint32_t j = 0; j < 8; j++) {
+		ck_assert_int_eq(state_block_get(&b->s, first_block + j, &b->block), 0);
+		ck_assert(!b->block.crowded);
+		for (uint8_t i = 0; i < 6; i++)
+			ck_assert_uint_ne(b->block.chunks[i].disk, 3);
+	}
+	finish();
+}
+END_TEST
+
+static void maintenance(uint32_t server, uint64_t for_ms)
+{
+	b->cmd.type = STATE_CMD_MAINTENANCE;
+	b->cmd.maintenance = (struct state_cmd_maintenance){.server = server, .for_ms = for_ms};
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+/* Silent on purpose: nothing is rebuilt before the time is over and the server is dead from then on; nor does it get chunks. */
+START_TEST(test_maintenance)
+{
+	begin(8, 1, 8, 1);
+	maintenance(3, 3600 * 1000);
+	b->cmd.type = STATE_CMD_DAMAGED;
+	b->cmd.damaged = (struct state_cmd_damaged){.block = first_block, .index = 0, .disk = 1};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	while (next_command(true) == STATE_CMD_INTENT)
+		ck_assert_uint_ne(b->cmd.intent.disk, 3);
+	publish(&b->s.intents[0]);
+	down(3);
+	pass(3600 * 1000 - 1);
+	ck_assert_uint_eq(next_command(true), 0);
+	pass(599999);
+	ck_assert_uint_eq(next_command(true), 0); /* over, and not back: silent from then on */
+	pass(2);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	ck_assert_uint_eq(b->cmd.take_out.disk, 3);
+	finish();
+	/* a rack that is taken away on purpose is no mass of failures */
+	begin(40, 2, 4, 1);
+	maintenance(7, 3600 * 1000);
+	maintenance(8, 3600 * 1000);
+	down(7);
+	down(8);
+	ck_assert_uint_eq(repair_hold(&b->s, b->time_ms), 0);
+	finish();
+	/* ended by hand: it counts as silent since it is */
+	begin(8, 1, 8, 1);
+	maintenance(3, 3600 * 1000);
+	down(3);
+	pass(1800 * 1000);
+	ck_assert_uint_eq(next_command(true), 0);
+	maintenance(3, 0);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	finish();
+}
+END_TEST
+
+START_TEST(test_least_margin_first)
+{
+	begin(12, 1, 2, 6); /* block 0 on disks 1-6, block 1 on 7-12 */
+	for (uint8_t i = 0; i < 3; i++) {
+		/* one chunk of block 0 is damaged, two of block 1 */
+		uint32_t j = i ? 1 : 0;
+
+		b->cmd.type = STATE_CMD_DAMAGED;
+		b->cmd.damaged =
+			(struct state_cmd_damaged){.block = first_block + j, .index = i, .disk = (i + j * 6u) % 12 + 1};
+		ck_assert_int_eq(state_bed_run(b), 0);
+	}
+	ck_assert_uint_eq(next_command(false), STATE_CMD_INTENT);
+	ck_assert_uint_eq(b->cmd.intent.block, first_block + 1);
+	ck_assert_uint_eq(b->cmd.intent.cause, STATE_CAUSE_DAMAGED);
+	finish();
+}
+END_TEST
+
+START_TEST(test_missing_chunks_wait_for_their_writer)
+{
+	struct state_commit_block *cb;
+
+	begin(8, 1, 1, 1);
+	bed_commit(b, 2, 1, false, 0);
+	cb = bed_block(b, first_block + 1, 16 * STATE_BED_MIB, 16 * STATE_BED_MIB);
+	bed_drop_receipt(cb, 4);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(next_command(true), 0);
+	pass(59999);
+	ck_assert_uint_eq(next_command(true), 0);
+	pass(1);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	ck_assert_uint_eq(b->cmd.intent.index, 4);
+	ck_assert_uint_eq(b->cmd.intent.cause, STATE_CAUSE_MISSING);
+	finish();
+}
+END_TEST
+
+START_TEST(test_many_at_once_wait)
+{
+	begin(8, 1, 8, 1);
+	down(3);
+	pass(30000);
+	down(4);
+	pass(600000);
+	ck_assert_uint_eq(next_command(true), 0);
+	ck_assert_uint_gt(plan->held_until_ms, 0);
+	/* an operator says that they are gone for good */
+	b->cmd.type = STATE_CMD_CONFIG_SET;
+	b->cmd.config_set = (struct state_cmd_config_set){.name = slice_of("repair.mass_hold", 16), .value = 0};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	finish();
+}
+END_TEST
+
+START_TEST(test_the_hold_ends)
+{
+	begin(8, 1, 8, 1);
+	down(3);
+	down(4);
+	pass(3600 * 1000 - 1);
+	ck_assert_uint_eq(next_command(true), 0);
+	pass(1);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	/* the other domain an hour later; what can be rebuilt is */
+	while (next_command(true))
+		ck_assert_uint_eq(b->cmd.type, STATE_CMD_INTENT);
+	ck_assert_uint_gt(plan->out_waits_ms, b->time_ms);
+	finish();
+}
+END_TEST
+
+START_TEST(test_two_one_after_the_other_do_not_wait)
+{
+	begin(8, 1, 8, 1);
+	down(3);
+	pass(REPAIR_MASS_WINDOW_MS + 1);
+	down(4);
+	ck_assert_uint_eq(repair_hold(&b->s, b->time_ms), 0);
+	finish();
+}
+END_TEST
+
+START_TEST(test_a_whole_domain_waits)
+{
+	begin(40, 2, 4, 1); /* 20 domains of two: two servers are a twentieth */
+	down(7);
+	down(9);
+	ck_assert_uint_eq(repair_hold(&b->s, b->time_ms), 0);
+	down(8);
+	ck_assert_uint_gt(repair_hold(&b->s, b->time_ms), 0);
+	finish();
+}
+END_TEST
+
+START_TEST(test_crowded_blocks_spread)
+{
+	begin(3, 1, 0, 1); /* everything on three servers */
+	bed_commit(b, 2, 1, false, 0);
+	for (uint8_t i = 0; i < 6; i++) {
+		struct state_commit_block *cb =
+			i ? &b->cmd.commit.blocks[0] : bed_block(b, first_block, 0, 16 * STATE_BED_MIB);
+
+		cb->receipts[i].disk = i % 3 + 1;
+	}
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(next_command(true), 0); /* nowhere to go */
+	bed_disks(b, 0, 1);
+	/* a fourth server */
+	b->cmd.type = STATE_CMD_REGISTER;
+	memset(&b->cmd.register_, 0, sizeof(b->cmd.register_));
+	b->cmd.register_.uuid.bytes[0] = 4;
+	b->cmd.register_.name = b->cmd.register_.domain = slice_of("rack-9", 6);
+	b->cmd.register_.address = slice_of("127.0.0.1:1", 11);
+	b->cmd.register_.disk_count = 1;
+	b->cmd.register_.disks[0] = (struct state_register_disk){
+		.uuid.bytes[0] = 104, .capacity_bytes = 1ull << 40, .path = slice_of("/d", 2)};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	pass(5000);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	ck_assert_uint_eq(b->cmd.intent.cause, STATE_CAUSE_SPREAD);
+	ck_assert_uint_eq(b->cmd.intent.disk, 4);
+	publish(&b->s.intents[0]);
+	pass(5000);
+	ck_assert_uint_eq(next_command(true), 0); /* every domain is used now: it stays crowded */
+	finish();
+}
+END_TEST
+
+START_TEST(test_full_disks_are_no_targets)
+{
+	begin(8, 1, 1, 1);
+	free_bytes = 4 * STATE_BED_MIB - 1;
+	b->cmd.type = STATE_CMD_DAMAGED;
+	b->cmd.damaged = (struct state_cmd_damaged){.block = first_block, .index = 0, .disk = 1};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(next_command(true), 0);
+	ck_assert_uint_eq(plan->no_target, 1);
+	free_bytes++;
+	pass(REPAIR_RETRY_MS);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	ck_assert_uint_ge(b->cmd.intent.disk, 7);
+	finish();
+}
+END_TEST
+
+START_TEST(test_a_target_dies)
+{
+	uint64_t block;
+
+	begin(8, 1, 1, 1);
+	b->cmd.type = STATE_CMD_DAMAGED;
+	b->cmd.damaged = (struct state_cmd_damaged){.block = first_block, .index = 0, .disk = 1};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	block = b->cmd.intent.block;
+	down(b->cmd.intent.disk);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT_END);
+	ck_assert_ptr_null(state_intent_of(&b->s, block));
+	pass(2000);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	/* one that failed is put off, longer each time */
+	b->cmd.type = STATE_CMD_INTENT_END;
+	b->cmd.intent_end = (struct state_cmd_intent_end){.block = block, .index = 0, .incarnation = 257};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	plan_repair_failed(plan, block, 7, b->time_ms);
+	pass(REPAIR_RETRY_MS - 1);
+	ck_assert_uint_eq(next_command(true), 0);
+	pass(REPAIR_WALK_REST_MS);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	ck_assert_uint_ne(b->cmd.intent.disk, 7);
+	finish();
+}
+END_TEST
+
+START_TEST(test_removed_files_are_left_alone)
+{
+	begin(8, 1, 1, 1);
+	b->cmd.type = STATE_CMD_DAMAGED;
+	b->cmd.damaged = (struct state_cmd_damaged){.block = first_block, .index = 0, .disk = 1};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_int_eq(bed_remove(b, "f", false), 0);
+	ck_assert_uint_eq(next_command(true), 0);
+	finish();
+}
+END_TEST
+
+UNIT_MAIN("plan_repair", test_a_dead_server, test_maintenance, test_least_margin_first, test_missing_chunks_wait_for_their_writer,
+	test_many_at_once_wait, test_the_hold_ends, test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits,
+	test_crowded_blocks_spread, test_full_disks_are_no_targets, test_a_target_dies,
+	test_removed_files_are_left_alone)

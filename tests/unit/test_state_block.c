@@ -1,0 +1,855 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files and their blocks: create, fence, commit, publish, abort; every refusal of a commit. */
+#include "tests/lib/state_bed.h"
+#include "tests/lib/unit.h"
+
+static struct state_bed bed, *const b = &bed;
+
+enum { MIB = STATE_BED_MIB, BLOCK = 16 * STATE_BED_MIB };
+
+static uint64_t inode, epoch, first;
+
+static void open_file(const char *path, int flags)
+{
+	ck_assert_int_eq(bed_create(b, path, flags), 0);
+	inode = b->res.attr.inode;
+	epoch = b->res.epoch;
+}
+
+static void begin(int flags)
+{
+	state_bed_open(b);
+	bed_disks(b, STATE_BED_DISKS, 1);
+	first = bed_reserve(b, 1000);
+	open_file("f", flags);
+}
+
+static uint64_t size_of(const char *path)
+{
+	ck_assert_int_gt(bed_lookup(b, path), 0);
+	return b->inode.size;
+}
+
+static bool has_row(enum state_table table, uint64_t id)
+{
+	struct state_key key;
+	struct slice value;
+
+	state_key_id(&key, table, id);
+	return kv_get(b->kv, state_key_slice(&key), &value) == 0;
+}
+
+static bool reverse(uint32_t disk, uint64_t block)
+{
+	struct state_key key;
+	struct slice value;
+
+	state_key_disk_block(&key, disk, block);
+	return kv_get(b->kv, state_key_slice(&key), &value) == 0;
+}
+
+/* One whole block at an offset. */
+static int commit_one(uint64_t block, uint64_t offset, bool complete)
+{
+	bed_commit(b, inode, epoch, complete, offset + BLOCK);
+	bed_block(b, block, offset, BLOCK);
+	return state_bed_run(b);
+}
+
+START_TEST(test_example)
+{
+	struct state_extent extent;
+
+	begin(0);
+	ck_assert_int_eq(bed_lookup(b, "f"), (int64_t)inode);
+	ck_assert_uint_eq(size_of("f"), 0);
+	ck_assert_int_eq(commit_one(first, 0, false), 0);
+	ck_assert_uint_eq(b->res.count, 1);
+	ck_assert_uint_eq(b->res.blocks[0].block, first);
+	ck_assert_uint_eq(b->res.blocks[0].not_counted, 0);
+	ck_assert(!b->res.attr.complete);
+	ck_assert_uint_eq(size_of("f"), BLOCK);
+
+	bed_commit(b, inode, epoch, true, BLOCK + 5);
+	bed_block(b, first + 7, BLOCK, 5); /* five bytes: one data chunk and the parity */
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert(b->res.attr.complete);
+	ck_assert_uint_eq(size_of("f"), BLOCK + 5);
+	ck_assert_uint_eq(b->s.meta.file_bytes, BLOCK + 5);
+
+	ck_assert_int_eq(state_extent_get(&b->s, inode, 0, &extent), 0);
+	ck_assert_uint_eq(extent.block, first);
+	ck_assert_int_eq(state_extent_get(&b->s, inode, BLOCK - 1, &extent), 0);
+	ck_assert_uint_eq(extent.block, first);
+	ck_assert_int_eq(state_extent_get(&b->s, inode, BLOCK, &extent), 0);
+	ck_assert_uint_eq(extent.block, first + 7);
+	ck_assert_uint_eq(extent.offset, BLOCK);
+	ck_assert_uint_eq(extent.length, 5);
+	ck_assert_int_eq(state_extent_get(&b->s, inode, BLOCK + 5, &extent), ERR_NOENT);
+
+	ck_assert_int_eq(state_block_get(&b->s, first, &b->block), 0);
+	ck_assert_uint_eq(b->block.width, 6);
+	ck_assert(!b->block.crowded);
+	for (uint32_t i = 0; i < 6; i++) {
+		ck_assert(b->block.chunks[i].present);
+		ck_assert_uint_eq(b->block.chunks[i].disk, i + 1);
+		ck_assert_uint_eq(b->block.chunks[i].crc, first * 100 + i);
+		ck_assert(reverse(i + 1, first));
+	}
+	ck_assert_int_eq(state_block_get(&b->s, first + 7, &b->block), 0);
+	ck_assert(b->block.chunks[0].present && !b->block.chunks[1].present && b->block.chunks[5].present);
+	ck_assert(!reverse(2, first + 7));
+	/* what is done is done */
+	ck_assert_int_eq(commit_one(first + 8, BLOCK + 5, false), ERR_STALE);
+	state_bed_close(b);
+}
+END_TEST
+
+/* A change of a good one-block commit, and what it must give; nothing may have changed then. */
+typedef void spoil_fn(struct state_commit_block *block);
+
+static void refused(spoil_fn *spoil, int code)
+{
+	struct state_commit_block *block;
+	uint64_t before;
+
+	bed_commit(b, inode, epoch, false, 0);
+	bed_block(b, first + 100, BLOCK, BLOCK); /* a good one beside it: all or none */
+	block = bed_block(b, first, 0, BLOCK);
+	spoil(block);
+	before = state_bed_digest(b->kv);
+	ck_assert_int_eq(state_bed_run(b), code);
+	ck_assert_uint_eq(b->res.count, 2);
+	ck_assert_int_eq(b->res.blocks[0].status, 0);
+	ck_assert_int_eq(b->res.blocks[1].status, code);
+	ck_assert_uint_eq(state_bed_digest(b->kv), before);
+}
+
+static void no_id(struct state_commit_block *x)
+{
+	x->block = 0;
+}
+static void never_reserved(struct state_commit_block *x)
+{
+	x->block = b->s.meta.next_block;
+}
+static void other_shard(struct state_commit_block *x)
+{
+	x->block = id_make(1, x->block);
+}
+static void same_id_twice(struct state_commit_block *x)
+{
+	x->block = first + 100;
+}
+static void other_policy(struct state_commit_block *x)
+{
+	x->policy = 2;
+	x->width = 9;
+}
+static void cell_zero(struct state_commit_block *x)
+{
+	x->cell_bytes = 0;
+}
+static void cell_odd(struct state_commit_block *x)
+{
+	x->cell_bytes = MIB - 1;
+}
+static void cell_large(struct state_commit_block *x)
+{
+	x->cell_bytes = 2 * MIB;
+}
+static void no_length(struct state_commit_block *x)
+{
+	x->length = 0;
+}
+static void too_long(struct state_commit_block *x)
+{
+	x->length = 4ull * LIMIT_CHUNK_BYTES + 1;
+}
+static void past_the_end(struct state_commit_block *x)
+{
+	x->file_offset = UINT64_MAX - 5;
+}
+static void overlapping(struct state_commit_block *x)
+{
+	x->file_offset = 2 * BLOCK - 1;
+}
+static void proof_of_nothing(struct state_commit_block *x)
+{
+	x->length = 5;
+	bed_drop_receipt(x, 1);
+	bed_drop_receipt(x, 2);
+	bed_drop_receipt(x, 3);
+}
+static void receipt_of_nothing(struct state_commit_block *x)
+{
+	x->length = 5;
+	x->crcs[1] = x->crcs[2] = x->crcs[3] = 0;
+}
+static void index_beyond(struct state_commit_block *x)
+{
+	x->receipts[0].index = 6;
+}
+static void three_in_a_domain(struct state_commit_block *x)
+{
+	x->receipts[1].disk = x->receipts[2].disk = 1;
+}
+static void two_missing(struct state_commit_block *x)
+{
+	bed_drop_receipt(x, 0);
+	bed_drop_receipt(x, 5);
+}
+static void two_old_generations(struct state_commit_block *x)
+{
+	x->receipts[3].generation = 0;
+	x->receipts[4].generation = 2;
+}
+static void two_unknown_disks(struct state_commit_block *x)
+{
+	x->receipts[3].disk = 0;
+	x->receipts[4].disk = 4000000000u;
+}
+static void two_wild_incarnations(struct state_commit_block *x)
+{
+	x->receipts[0].incarnation = 256;
+	x->receipts[1].incarnation = UINT32_MAX;
+}
+
+START_TEST(test_every_refusal_changes_nothing)
+{
+	begin(0);
+	refused(no_id, ERR_INVAL);
+	refused(never_reserved, ERR_INVAL);
+	refused(other_shard, ERR_INVAL);
+	refused(same_id_twice, ERR_INVAL);
+	refused(other_policy, ERR_INVAL);
+	refused(cell_zero, ERR_INVAL);
+	refused(cell_odd, ERR_INVAL);
+	refused(cell_large, ERR_INVAL);
+	refused(no_length, ERR_INVAL);
+	refused(too_long, ERR_INVAL);
+	refused(past_the_end, ERR_FBIG);
+	refused(overlapping, ERR_INVAL);
+	refused(proof_of_nothing, ERR_INVAL);
+	refused(receipt_of_nothing, ERR_INVAL);
+	refused(index_beyond, ERR_INVAL);
+	refused(three_in_a_domain, ERR_NO_PLACEMENT);
+	refused(two_missing, ERR_TOO_FEW_CHUNKS);
+	refused(two_old_generations, ERR_TOO_FEW_CHUNKS);
+	ck_assert_uint_eq(b->res.blocks[1].not_counted, 1 << 3 | 1 << 4);
+	refused(two_unknown_disks, ERR_TOO_FEW_CHUNKS);
+	refused(two_wild_incarnations, ERR_TOO_FEW_CHUNKS);
+	ck_assert_int_eq(commit_one(first, 0, false), 0);
+	bed_commit(b, inode, epoch, false, 0);
+	bed_block(b, first + 1, BLOCK - 1, BLOCK); /* over bytes that are there */
+	ck_assert_int_eq(state_bed_run(b), ERR_EXIST);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_one_missing_is_enough)
+{
+	struct state_commit_block *x;
+
+	begin(0);
+	bed_commit(b, inode, epoch, false, 0);
+	x = bed_block(b, first, 0, BLOCK);
+	x->receipts[2].generation = 9;
+	x->intended[2] = 8;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(b->res.blocks[0].not_counted, 1 << 2);
+	ck_assert_int_eq(state_block_get(&b->s, first, &b->block), 0);
+	ck_assert(!b->block.chunks[2].present);
+	ck_assert_uint_eq(b->block.chunks[2].disk, 8); /* where it was meant to be */
+	ck_assert(!reverse(8, first));
+	/* k' = 1 of rs-4-2 needs two of its three chunks */
+	bed_commit(b, inode, epoch, false, 0);
+	x = bed_block(b, first + 1, BLOCK, 1);
+	bed_drop_receipt(x, 0);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	bed_commit(b, inode, epoch, false, 0);
+	x = bed_block(b, first + 2, BLOCK + 1, 1);
+	bed_drop_receipt(x, 0);
+	bed_drop_receipt(x, 4);
+	ck_assert_int_eq(state_bed_run(b), ERR_TOO_FEW_CHUNKS);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_crowded_is_marked)
+{
+	struct state_commit_block *x;
+
+	begin(0);
+	bed_commit(b, inode, epoch, false, 0);
+	x = bed_block(b, first, 0, BLOCK);
+	x->receipts[5].disk = 1; /* two chunks on one disk */
+	x->receipts[5].incarnation = 1;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_int_eq(state_block_get(&b->s, first, &b->block), 0);
+	ck_assert(b->block.crowded);
+	ck_assert(reverse(1, first));
+	state_bed_close(b);
+
+	state_bed_open(b); /* two disks in one rack */
+	bed_disks(b, 6, 2);
+	first = bed_reserve(b, 10);
+	open_file("f", 0);
+	ck_assert_int_eq(commit_one(first, 0, false), 0);
+	ck_assert_int_eq(state_block_get(&b->s, first, &b->block), 0);
+	ck_assert(b->block.crowded);
+	state_bed_close(b);
+
+	state_bed_open(b); /* three in one rack: more than m */
+	bed_disks(b, 6, 3);
+	first = bed_reserve(b, 10);
+	open_file("f", 0);
+	ck_assert_int_eq(commit_one(first, 0, false), ERR_NO_PLACEMENT);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_only_disks_that_count)
+{
+	begin(0);
+	b->cmd.type = STATE_CMD_SERVER_DOWN;
+	b->cmd.server_down.server = 3;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_int_eq(commit_one(first, 0, false), 0);
+	ck_assert_uint_eq(b->res.blocks[0].not_counted, 1 << 2);
+	b->cmd.type = STATE_CMD_DISK_FAILED;
+	b->cmd.disk_failed = (struct state_cmd_disk_failed){.disk = 1, .generation = 1, .error = slice_of("EIO", 3)};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_int_eq(commit_one(first + 1, BLOCK, false), ERR_TOO_FEW_CHUNKS);
+	ck_assert_uint_eq(b->res.blocks[0].not_counted, 1 << 2 | 1 << 0);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_below_the_floor)
+{
+	begin(0);
+	ck_assert_uint_eq(b->s.meta.floor, first);
+	b->time_ms += STATE_FLOOR_DELAY_MS - 1;
+	b->cmd.type = STATE_CMD_TICK;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(b->s.meta.floor, first);
+	ck_assert_int_eq(commit_one(first, 0, false), 0);
+	b->time_ms += 1;
+	b->cmd.type = STATE_CMD_TICK;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(b->s.meta.floor, first + 1000);
+	ck_assert_int_eq(commit_one(first + 1, BLOCK, false), ERR_BLOCK_CLOSED);
+	ck_assert_int_eq(commit_one(first, 0, false), 0); /* it was in time: the same answer again */
+	/* ranges are passed in order, each by its own time */
+	first = bed_reserve(b, 5);
+	b->time_ms += STATE_FLOOR_DELAY_MS / 2;
+	bed_reserve(b, 5);
+	b->time_ms += STATE_FLOOR_DELAY_MS / 2 + 1;
+	b->cmd.type = STATE_CMD_TICK;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(b->s.meta.floor, first + 5);
+	/* and never by a time that goes back */
+	b->time_ms = 0;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_ge(b->s.meta.time_ms, STATE_FLOOR_DELAY_MS);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_sent_again)
+{
+	struct state_commit_block *x;
+	uint64_t before;
+
+	begin(0);
+	bed_commit(b, inode, epoch, false, 0);
+	x = bed_block(b, first, 0, BLOCK);
+	bed_drop_receipt(x, 3);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	b->cmd.commit.now_ns = b->now_ns;
+	before = b->s.meta.file_bytes;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(b->s.meta.file_bytes, before);
+	/* other bytes under the same id: never */
+	b->cmd.commit.blocks[0].crcs[4]++;
+	ck_assert_int_eq(state_bed_run(b), ERR_EXIST);
+	/* with the receipt that was missing: the block becomes whole */
+	bed_commit(b, inode, epoch, true, BLOCK);
+	bed_block(b, first, 0, BLOCK);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_int_eq(state_block_get(&b->s, first, &b->block), 0);
+	ck_assert(b->block.chunks[3].present);
+	ck_assert_uint_eq(b->block.version, 2);
+	ck_assert(reverse(4, first));
+	/* complete now: the same again is right, anything else is not */
+	before = state_bed_digest(b->kv);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert(b->res.attr.complete);
+	ck_assert_uint_eq(state_bed_digest(b->kv), before);
+	b->cmd.commit.size++;
+	ck_assert_int_eq(state_bed_run(b), ERR_INCOMPLETE);
+	ck_assert_int_eq(commit_one(first + 1, BLOCK, false), ERR_STALE);
+	ck_assert_uint_eq(state_bed_digest(b->kv), before);
+	/* even when the name is gone the answer to a repetition is the truth */
+	ck_assert_int_eq(bed_remove(b, "f", false), 0);
+	bed_commit(b, inode, epoch, true, BLOCK);
+	bed_block(b, first, 0, BLOCK);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(b->s.meta.pending_bytes, 6ull * 4 * MIB);
+	state_bed_close(b);
+}
+END_TEST
+
+/* A late chunk is taken until the floor passes its block: below, nobody knows whether a copy without a row still lies there. */
+START_TEST(test_late_chunks_and_the_floor)
+{
+	begin(0);
+	bed_commit(b, inode, epoch, true, BLOCK);
+	bed_drop_receipt(bed_block(b, first, 0, BLOCK), 3);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	b->time_ms += STATE_FLOOR_DELAY_MS;
+	b->cmd.type = STATE_CMD_TICK;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_gt(b->s.meta.floor, first);
+	bed_commit(b, inode, epoch, true, BLOCK);
+	bed_block(b, first, 0, BLOCK);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(b->res.blocks[0].not_counted, 1 << 3);
+	ck_assert_int_eq(state_block_get(&b->s, first, &b->block), 0);
+	ck_assert(!b->block.chunks[3].present);
+	ck_assert(!reverse(4, first));
+	state_bed_close(b);
+}
+END_TEST
+
+/* Two late chunks of one block, each in a block of its own: neither may hide the other. */
+START_TEST(test_known_block_twice)
+{
+	uint64_t before;
+
+	begin(0);
+	bed_commit(b, inode, epoch, false, 0);
+	bed_drop_receipt(bed_block(b, first, 0, BLOCK), 3);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	open_file("g", 0);
+	bed_commit(b, inode, epoch, false, 0);
+	bed_drop_receipt(bed_block(b, first + 1, 0, 1), 4);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	before = state_bed_digest(b->kv);
+	bed_commit(b, inode, epoch, false, 0);
+	bed_block(b, first + 1, 0, 1);
+	bed_block(b, first + 1, 0, 1);
+	ck_assert_int_eq(state_bed_run(b), ERR_INVAL);
+	ck_assert_int_eq(b->res.blocks[1].status, ERR_INVAL);
+	ck_assert_uint_eq(state_bed_digest(b->kv), before);
+	state_bed_close(b);
+}
+END_TEST
+
+/* Programs set the time of what they have written before they close it. */
+START_TEST(test_completing_keeps_the_time)
+{
+	int64_t mtime_ns;
+
+	begin(0);
+	ck_assert_int_eq(commit_one(first, 0, false), 0);
+	mtime_ns = b->res.attr.mtime_ns;
+	bed_commit(b, inode, epoch, true, BLOCK);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert(b->res.attr.complete);
+	ck_assert_int_eq(b->res.attr.mtime_ns, mtime_ns);
+	ck_assert_int_gt(b->res.attr.ctime_ns, mtime_ns);
+}
+END_TEST
+
+START_TEST(test_no_file_with_a_gap_completes)
+{
+	begin(0);
+	ck_assert_int_eq(commit_one(first, BLOCK, false), 0); /* the second block first */
+	ck_assert_uint_eq(size_of("f"), 0);
+	bed_commit(b, inode, epoch, true, 2 * BLOCK);
+	ck_assert_int_eq(state_bed_run(b), ERR_INCOMPLETE);
+	bed_commit(b, inode, epoch, true, 2 * BLOCK - 1);
+	bed_block(b, first + 1, 0, BLOCK);
+	ck_assert_int_eq(state_bed_run(b), ERR_INCOMPLETE);
+	bed_commit(b, inode, epoch, true, 2 * BLOCK);
+	bed_block(b, first + 1, 0, BLOCK);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(size_of("f"), 2 * BLOCK);
+	open_file("empty", 0);
+	bed_commit(b, inode, epoch, true, 0);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert(b->res.attr.complete);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_later_writer_fences)
+{
+	uint64_t old;
+
+	begin(0);
+	old = inode;
+	ck_assert_int_eq(commit_one(first, 0, false), 0);
+	open_file("f", 0); /* another writer of the same name */
+	ck_assert_uint_ne(inode, old);
+	ck_assert_uint_eq(size_of("f"), 0);
+	ck_assert(bed_is_orphan(b, old));
+	ck_assert_uint_eq(b->s.meta.pending_bytes, 6ull * 4 * MIB);
+	ck_assert_uint_eq(b->s.meta.file_bytes, 0);
+	bed_commit(b, old, 1, true, 2 * BLOCK);
+	bed_block(b, first + 1, BLOCK, BLOCK);
+	ck_assert_int_eq(state_bed_run(b), ERR_FENCED);
+	ck_assert_int_eq(commit_one(first + 2, 0, true), 0);
+	/* a removed file, a wrong epoch, a directory, nothing at all */
+	open_file("g", 0);
+	ck_assert_int_eq(bed_remove(b, "g", false), 0);
+	ck_assert_int_eq(commit_one(first + 3, 0, false), ERR_STALE);
+	open_file("h", 0);
+	epoch++;
+	ck_assert_int_eq(commit_one(first + 3, 0, false), ERR_FENCED);
+	inode = INODE_ROOT;
+	ck_assert_int_eq(commit_one(first + 3, 0, false), ERR_ISDIR);
+	inode = 1000000;
+	ck_assert_int_eq(commit_one(first + 3, 0, false), ERR_STALE);
+	ck_assert_int_eq(bed_create(b, "h", BED_EXCL), ERR_EXIST);
+	ck_assert_int_eq(bed_create(b, "", 0), ERR_ISDIR);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_publish_is_atomic)
+{
+	uint64_t old, before;
+
+	begin(0);
+	old = inode;
+	ck_assert_int_eq(commit_one(first, 0, true), 0);
+	open_file("f", BED_HIDDEN);
+	ck_assert_int_eq(bed_lookup(b, "f"), (int64_t)old);
+	ck_assert_int_eq(commit_one(first + 1, 0, false), 0);
+	ck_assert_int_eq(bed_lookup(b, "f"), (int64_t)old); /* durable, and not yet there */
+	ck_assert_uint_eq(b->s.meta.file_bytes, BLOCK);
+	/* a last commit that fails publishes nothing */
+	bed_commit(b, inode, epoch, true, 2 * BLOCK);
+	bed_drop_receipt(bed_block(b, first + 2, BLOCK, BLOCK), 0);
+	bed_drop_receipt(&b->cmd.commit.blocks[0], 1);
+	before = state_bed_digest(b->kv);
+	ck_assert_int_eq(state_bed_run(b), ERR_TOO_FEW_CHUNKS);
+	ck_assert_uint_eq(state_bed_digest(b->kv), before);
+	ck_assert_int_eq(commit_one(first + 2, BLOCK, true), 0);
+	ck_assert_int_eq(bed_lookup(b, "f"), (int64_t)inode);
+	ck_assert_uint_eq(size_of("f"), 2 * BLOCK);
+	ck_assert_uint_eq(size_of(""), 1);
+	ck_assert(bed_is_orphan(b, old));
+	ck_assert_uint_eq(b->s.meta.file_count, 1);
+	ck_assert_uint_eq(b->s.meta.file_bytes, 2 * BLOCK);
+	ck_assert_int_eq(commit_one(first + 2, BLOCK, true), 0); /* sent again */
+	ck_assert_uint_eq(b->s.meta.file_count, 1);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_publish_refused)
+{
+	begin(BED_HIDDEN | BED_EXCL);
+	ck_assert_int_eq(bed_lookup(b, "f"), ERR_NOENT);
+	ck_assert_int_eq(bed_mkdir(b, "f", false), 0); /* the name is taken meanwhile */
+	ck_assert_int_eq(commit_one(first, 0, true), ERR_EXIST);
+	open_file("x", BED_HIDDEN);
+	ck_assert_int_eq(bed_mkdir(b, "x", false), 0);
+	ck_assert_int_eq(commit_one(first, 0, true), ERR_ISDIR);
+	ck_assert(!has_row(STATE_TABLE_BLOCK, first));
+	ck_assert_int_eq(bed_mkdir(b, "d", false), 0);
+	open_file("d/y", BED_HIDDEN);
+	ck_assert_int_eq(bed_remove(b, "d", true), 0); /* the directory goes meanwhile */
+	ck_assert_int_eq(commit_one(first, 0, true), ERR_NOENT);
+	ck_assert(!has_row(STATE_TABLE_BLOCK, first));
+	ck_assert_int_eq(bed_create(b, "f/z", BED_HIDDEN), 0);
+	ck_assert_int_eq(bed_create(b, "f", BED_HIDDEN), ERR_ISDIR);
+	state_bed_close(b);
+}
+END_TEST
+
+static int abort_file(void)
+{
+	b->cmd.type = STATE_CMD_ABORT;
+	b->cmd.abort = (struct state_cmd_abort){.inode = inode, .epoch = epoch};
+	return state_bed_run(b);
+}
+
+START_TEST(test_abort)
+{
+	begin(BED_HIDDEN);
+	ck_assert_int_eq(commit_one(first, 0, false), 0);
+	ck_assert_int_eq(abort_file(), 0);
+	ck_assert(has_row(STATE_TABLE_GC, inode));
+	ck_assert_uint_eq(b->s.meta.pending_bytes, 6ull * 4 * MIB);
+	ck_assert_int_eq(abort_file(), 0); /* again: nothing more happens */
+	ck_assert_uint_eq(b->s.meta.pending_bytes, 6ull * 4 * MIB);
+	ck_assert_int_eq(commit_one(first + 1, BLOCK, true), ERR_FENCED);
+	ck_assert_int_eq(bed_lookup(b, "f"), ERR_NOENT);
+	epoch++; /* the one that the abort left behind: still one gc row */
+	ck_assert_int_eq(abort_file(), ERR_STALE);
+	ck_assert_uint_eq(b->s.meta.pending_bytes, 6ull * 4 * MIB);
+
+	open_file("g", 0); /* one with a name stays, incomplete */
+	ck_assert_int_eq(commit_one(first + 2, 0, false), 0);
+	epoch = 0; /* that of nobody: not the one before the first */
+	ck_assert_int_eq(abort_file(), ERR_FENCED);
+	epoch = b->s.inodes[0].epoch;
+	ck_assert_int_eq(abort_file(), 0);
+	ck_assert_uint_eq(size_of("g"), BLOCK);
+	ck_assert(!has_row(STATE_TABLE_GC, inode));
+	ck_assert_int_eq(commit_one(first + 3, BLOCK, true), ERR_FENCED);
+	open_file("g", 0);
+	ck_assert_int_eq(commit_one(first + 4, 0, true), 0);
+	ck_assert_int_eq(abort_file(), ERR_STALE); /* too late */
+	ck_assert_uint_eq(size_of("g"), BLOCK);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_largest_commit)
+{
+	struct state_commit_block *x;
+	uint64_t rows = 0;
+	struct kv_scan scan;
+
+	state_bed_open(b);
+	bed_disks(b, 15, 1);
+	first = bed_reserve(b, 100);
+	ck_assert_int_eq(bed_mkdir(b, "wide", false), 0);
+	b->cmd.type = STATE_CMD_POLICY;
+	b->cmd.policy = (struct state_cmd_policy){
+		.at = state_bed_path("wide"), .policy = {.id = 6, .cell_bytes = 64 << 10, .chunk_bytes = MIB}};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	open_file("wide/f", BED_HIDDEN);
+	bed_commit(b, inode, epoch, true, LIMIT_COMMIT_BLOCKS * 9ull * MIB);
+	for (uint32_t n = 0; n < LIMIT_COMMIT_BLOCKS; n++) {
+		x = bed_block(b, first + n, n * 9ull * MIB, 9 * MIB);
+		x->policy = 6;
+		x->width = 15;
+		x->cell_bytes = 64 << 10;
+		x->receipt_count = 0;
+		for (uint8_t i = 0; i < 15; i++)
+			x->receipts[x->receipt_count++] =
+				(struct state_receipt){.index = i, .disk = i + 1u, .generation = 1};
+	}
+	ck_assert_int_eq(state_bed_run(b), 0);
+	for (kv_seek(b->kv, &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan))
+		rows += scan.key.data[0] >= STATE_TABLE_EXTENT && scan.key.data[0] <= STATE_TABLE_DISK_BLOCK;
+	kv_scan_end(&scan);
+	ck_assert_uint_eq(rows, LIMIT_COMMIT_BLOCKS * 17);
+	state_bed_close(b);
+}
+END_TEST
+
+/* ---- a long random history, and every count against the rows themselves ---- */
+
+struct seen {
+	uint64_t files, dirs, named_bytes, gc_rows, gc_bytes, dropped, extents, blocks, reverse_bits, present;
+};
+
+static uint64_t chunk_bytes_of(const struct state_block *row)
+{
+	struct stripe_geom g = {.k = 4, .m = 2, .cell_bytes = row->cell_bytes, .length = row->length};
+	uint64_t sum = 0;
+
+	for (uint8_t i = 0; i < row->width; i++)
+		sum += row->chunks[i].present ? stripe_chunk_len(&g, i) : 0;
+	return sum;
+}
+
+static void check_file(const struct state_inode *file, struct seen *seen)
+{
+	uint64_t stored = 0, raw = 0, end = 0, pos = 0;
+	struct state_extent e;
+
+	while (state_extent_get(&b->s, file->id, pos, &e) == 0) {
+		ck_assert_uint_ge(e.offset, end);
+		ck_assert_int_eq(state_block_get(&b->s, e.block, &b->block), 0);
+		ck_assert_uint_eq(b->block.inode, file->id);
+		ck_assert_uint_eq(b->block.refcount, 1);
+		stored += e.length;
+		raw += chunk_bytes_of(&b->block);
+		pos = end = e.offset + e.length;
+		seen->extents++;
+	}
+	ck_assert_uint_eq(file->stored_bytes, stored);
+	ck_assert_uint_eq(file->end_bytes, end);
+	if (file->flags & (STATE_INODE_REMOVED | STATE_INODE_REPLACED)) {
+		ck_assert_uint_le(file->raw_bytes, raw); /* late chunks of a dropped file are left to its gc row */
+		ck_assert_uint_eq(file->nlink, 0);
+		seen->dropped++;
+	} else {
+		ck_assert_uint_eq(file->raw_bytes, raw);
+	}
+	if (file->flags & STATE_INODE_COMPLETE)
+		ck_assert_uint_eq(file->size, stored);
+	if (file->nlink)
+		seen->named_bytes += stored;
+}
+
+static void check_row(const struct kv_scan *scan, struct seen *seen)
+{
+	struct rcursor r;
+	struct state_inode inode;
+	struct state_gc gc;
+	uint16_t indices;
+	uint64_t id;
+
+	rcursor_init(&r, scan->key.data + 1, scan->key.len - 1);
+	switch (scan->key.data[0]) {
+	case STATE_TABLE_INODE:
+		id = rcursor_u64_be(&r);
+		ck_assert_int_eq(state_inode_decode(scan->value, id, &inode), 0);
+		if (inode.type == STATE_TYPE_FILE)
+			check_file(&inode, seen);
+		seen->files += inode.type == STATE_TYPE_FILE && inode.nlink;
+		seen->dirs += inode.type == STATE_TYPE_DIR;
+		break;
+	case STATE_TABLE_ORPHAN:
+		rcursor_u64_be(&r);
+		id = rcursor_u64_be(&r);
+		ck_assert_int_eq(state_orphan_decode(scan->value, &gc.raw_bytes), 0);
+		ck_assert_int_eq(state_inode_get(&b->s, id, &inode), 0);
+		ck_assert(inode.flags & (STATE_INODE_REMOVED | STATE_INODE_REPLACED));
+		seen->gc_rows++;
+		seen->gc_bytes += gc.raw_bytes;
+		break;
+	case STATE_TABLE_GC:
+		id = rcursor_u64_be(&r);
+		ck_assert_int_eq(state_gc_decode(scan->value, &gc), 0);
+		ck_assert_int_eq(state_inode_get(&b->s, id, &inode), 0);
+		ck_assert(inode.flags & (STATE_INODE_REMOVED | STATE_INODE_REPLACED));
+		ck_assert_uint_eq(gc.raw_bytes, inode.raw_bytes);
+		seen->gc_rows++;
+		seen->gc_bytes += gc.raw_bytes;
+		break;
+	case STATE_TABLE_BLOCK:
+		id = rcursor_u64_be(&r);
+		ck_assert_int_eq(state_block_decode(scan->value, id, &b->block), 0);
+		for (uint8_t i = 0; i < 6; i++)
+			seen->present += b->block.chunks[i].present;
+		seen->blocks++;
+		break;
+	case STATE_TABLE_DISK_BLOCK:
+		ck_assert_int_eq(state_disk_block_decode(scan->value, &indices), 0);
+		seen->reverse_bits += (uint64_t)__builtin_popcount(indices);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Returns the number of blocks. */
+static uint64_t check_counts(void)
+{
+	struct seen seen = {0};
+	struct kv_scan scan;
+
+	for (kv_seek(b->kv, &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan))
+		check_row(&scan, &seen);
+	kv_scan_end(&scan);
+	ck_assert_uint_eq(b->s.meta.file_count, seen.files);
+	ck_assert_uint_eq(b->s.meta.dir_count, seen.dirs);
+	ck_assert_uint_eq(b->s.meta.file_bytes, seen.named_bytes);
+	ck_assert_uint_eq(b->s.meta.pending_bytes, seen.gc_bytes);
+	ck_assert_uint_eq(seen.gc_rows, seen.dropped);
+	ck_assert_uint_eq(seen.extents, seen.blocks);
+	ck_assert_uint_eq(seen.reverse_bits, seen.present);
+	return seen.blocks;
+}
+
+enum { WRITERS = 8, STEPS = 3000 };
+
+struct writer {
+	uint64_t inode, epoch, pos;
+	struct state_commit_block last;
+};
+
+static void step_commit(struct rng *rng, struct writer *w)
+{
+	uint64_t lengths[] = {1, MIB, 3 * MIB + 5, BLOCK}, length = lengths[rng_below(rng, 4)];
+	bool complete = rng_below(rng, 3) == 0, again = w->last.block && rng_below(rng, 3) == 0;
+	struct state_commit_block *x;
+
+	bed_commit(b, w->inode, w->epoch, complete, w->pos + (again ? 0 : length));
+	if (again) { /* the last one once more, with all its receipts, twice now and then */
+		b->cmd.commit.blocks[b->cmd.commit.block_count++] = w->last;
+		if (rng_below(rng, 8) == 0)
+			b->cmd.commit.blocks[b->cmd.commit.block_count++] = w->last;
+		state_bed_run(b);
+		return;
+	}
+	x = bed_block(b, bed_reserve(b, 1), w->pos + (rng_below(rng, 20) == 0 ? MIB : 0), length);
+	bed_commit(b, w->inode, w->epoch, complete, w->pos + length);
+	b->cmd.commit.block_count = 1;
+	w->last = *x;
+	if (rng_below(rng, 2))
+		bed_drop_receipt(x, (uint8_t)rng_below(rng, 6));
+	if (state_bed_run(b) == 0)
+		w->pos += length;
+	else
+		w->last.block = 0;
+}
+
+static void step(struct rng *rng, struct writer *writers)
+{
+	static const char *const names[] = {"a", "b", "d/a", "d/b", "d/e/a", "d", "d/e", "c"};
+	const char *name = names[rng_below(rng, 8)], *other = names[rng_below(rng, 8)];
+	struct writer *w = &writers[rng_below(rng, WRITERS)];
+
+	switch (rng_below(rng, 10)) {
+	case 0:
+		bed_mkdir(b, rng_below(rng, 2) ? "d/e" : name, rng_below(rng, 2));
+		return;
+	case 1:
+		bed_remove(b, name, rng_below(rng, 3) == 0);
+		return;
+	case 2:
+		bed_rename(b, name, other, rng_below(rng, 4) == 0);
+		return;
+	case 3:
+	case 4:
+		if (bed_create(b, name, (int)rng_below(rng, 4)) == 0)
+			*w = (struct writer){.inode = b->res.attr.inode, .epoch = b->res.epoch};
+		return;
+	case 5:
+		b->cmd.type = STATE_CMD_ABORT;
+		b->cmd.abort = (struct state_cmd_abort){.inode = w->inode, .epoch = w->epoch + rng_below(rng, 3) - 1};
+		state_bed_run(b);
+		return;
+	default:
+		step_commit(rng, w);
+		return;
+	}
+}
+
+START_TEST(test_random_history)
+{
+	struct writer writers[WRITERS] = {0};
+	struct rng rng;
+
+	rng_init(&rng, 77);
+	state_bed_open(b);
+	bed_disks(b, STATE_BED_DISKS, 1);
+	for (int i = 0; i < STEPS; i++) {
+		step(&rng, writers);
+		if (i % 100 == 0)
+			check_counts();
+	}
+	ck_assert_uint_gt(check_counts(), 200);
+	ck_assert_uint_gt(b->s.meta.file_count, 0);
+	ck_assert_uint_gt(b->s.meta.pending_bytes, 0);
+	state_bed_close(b);
+}
+END_TEST
+
+UNIT_MAIN("state_block", test_example, test_every_refusal_changes_nothing, test_one_missing_is_enough,
+	test_crowded_is_marked, test_only_disks_that_count, test_below_the_floor, test_sent_again,
+	test_late_chunks_and_the_floor, test_known_block_twice, test_no_file_with_a_gap_completes, test_completing_keeps_the_time,
+	test_later_writer_fences, test_publish_is_atomic, test_publish_refused, test_abort, test_largest_commit,
+	test_random_history)

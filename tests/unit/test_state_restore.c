@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/* restore and maintenance: what a state that comes from a backup must not do again; servers that are away on purpose. */
+#include "common/base/check.h"
+#include "tests/lib/state_bed.h"
+#include "tests/lib/unit.h"
+
+static struct state_bed bed, *const b = &bed;
+
+static void restored(void)
+{
+	b->cmd.type = STATE_CMD_RESTORED;
+	memset(b->cmd.restored.salt, 7, STATE_SALT_BYTES);
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+/* What is derived is read again, as at a start. */
+static void reopen(void)
+{
+	state_close(&b->s);
+	ck_assert_int_eq(state_open(&b->s, b->kv), 0);
+}
+
+static int again(uint8_t uuid, uint32_t number, uint64_t generation)
+{
+	struct state_cmd_register *r = &b->cmd.register_;
+
+	b->cmd.type = STATE_CMD_REGISTER;
+	memset(r, 0, sizeof(*r));
+	r->uuid.bytes[0] = uuid;
+	r->name = slice_of(&"abcdefghijkl"[uuid], 1);
+	r->address = slice_of("127.0.0.1:1", 11);
+	r->domain = r->name;
+	r->disk_count = 1;
+	r->disks[0].uuid.bytes[0] = (uint8_t)(100 + uuid);
+	r->disks[0].disk = number;
+	r->disks[0].generation = generation;
+	r->disks[0].capacity_bytes = 1ull << 40;
+	r->disks[0].path = slice_of("/d", 2);
+	return state_bed_run(b);
+}
+
+START_TEST(test_ids_go_on_far_beyond)
+{
+	struct state_meta before;
+	uint64_t first;
+
+	state_bed_open(b);
+	bed_disks(b, 6, 1);
+	first = bed_reserve(b, 100);
+	before = b->s.meta;
+	ck_assert_uint_eq(state_restore_incarnation(&b->s), 0);
+	restored();
+	for (int i = 0; i < 2; i++, reopen()) {
+		ck_assert_uint_ge(b->s.meta.next_block, before.next_block + STATE_RESTORE_JUMP);
+		ck_assert_uint_ge(b->s.meta.next_inode, before.next_inode + STATE_RESTORE_JUMP);
+		ck_assert_uint_ge(b->s.meta.next_session, before.next_session + STATE_RESTORE_JUMP);
+		ck_assert_uint_eq(b->s.meta.floor, before.floor);
+		ck_assert(state_restore_closed(&b->s, first));
+		ck_assert(state_restore_closed(&b->s, before.next_block + 5)); /* given by the metad that was lost */
+		ck_assert(!state_restore_closed(&b->s, b->s.meta.next_block));
+		ck_assert_uint_eq(state_restore_incarnation(&b->s), 1u << 24);
+		ck_assert_uint_eq(b->s.meta.token_keys[0].id, before.token_keys[0].id + 1);
+		ck_assert(state_restore_keys_old(&b->s));
+	}
+	b->time_ms += 30000;
+	b->cmd.type = STATE_CMD_TOKEN_ROLL;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert(!state_restore_keys_old(&b->s));
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_ids_of_the_unknown_time_are_closed)
+{
+	uint64_t inode, epoch, first;
+
+	state_bed_open(b);
+	bed_disks(b, 6, 1);
+	first = bed_reserve(b, 100);
+	ck_assert_int_eq(bed_create(b, "f", 0), 0);
+	inode = b->res.attr.inode;
+	epoch = b->res.epoch;
+	restored();
+	for (uint64_t block = first; block < first + 2; block++) {
+		bed_commit(b, inode, epoch, false, STATE_BED_MIB);
+		bed_block(b, block + (block > first ? 1000 : 0), 0, STATE_BED_MIB);
+		ck_assert_int_eq(state_bed_run(b), ERR_BLOCK_CLOSED);
+	}
+	first = bed_reserve(b, 100);
+	bed_commit(b, inode, epoch, true, STATE_BED_MIB);
+	bed_block(b, first, 0, STATE_BED_MIB);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	state_bed_close(b);
+}
+END_TEST
+
+static uint32_t orphan(uint64_t block)
+{
+	b->cmd.type = STATE_CMD_ORPHANS;
+	b->cmd.copies.disk = 1;
+	b->cmd.copies.generation = state_disk_at(&b->s, 1)->generation;
+	b->cmd.copies.count = 1;
+	b->cmd.copies.copies[0] = (struct state_copy){.block = block, .index = 2};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	return b->res.count;
+}
+
+static void pass_ms(uint64_t ms)
+{
+	b->time_ms += ms;
+	b->cmd.type = STATE_CMD_TICK;
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+START_TEST(test_copies_are_kept_for_a_while)
+{
+	uint64_t week = config_settings[CONFIG_RESTORE_HOLD].default_, block;
+
+	state_bed_open(b);
+	bed_disks(b, 1, 1);
+	block = bed_reserve(b, 100);
+	pass_ms(STATE_FLOOR_DELAY_MS);
+	ck_assert_uint_gt(b->s.meta.floor, block);
+	ck_assert_uint_eq(state_restore_hold_ms(&b->s), 0);
+	restored();
+	bed_reserve(b, 100);
+	pass_ms(STATE_FLOOR_DELAY_MS);
+	ck_assert_uint_gt(b->s.meta.floor, STATE_RESTORE_JUMP); /* all of the unknown time lies below it */
+	ck_assert_uint_eq(orphan(block), 0);
+	ck_assert_uint_eq(orphan(block + 1000000), 0);
+	pass_ms(week - STATE_FLOOR_DELAY_MS - 1000);
+	ck_assert_uint_eq(orphan(block), 0);
+	pass_ms(2000);
+	ck_assert_uint_eq(state_restore_hold_ms(&b->s), 0);
+	ck_assert_uint_eq(orphan(block), 1);
+	ck_assert(state_restore_closed(&b->s, block + 1000000)); /* that stays */
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_disks_of_the_unknown_time)
+{
+	state_bed_open(b);
+	ck_assert_int_eq(again(1, 0, 0), 0);
+	ck_assert_int_eq(again(1, 1, 5), ERR_GENERATION); /* from the future: there is none */
+	ck_assert_int_eq(again(2, 9, 5), ERR_WRONG_CLUSTER);
+	restored();
+	ck_assert_int_eq(again(1, 1, 5), 0); /* given since */
+	ck_assert_uint_eq(b->res.disks[0].generation, (1ull << 32) + 1);
+	ck_assert_int_eq(again(2, 9, 5), 0); /* registered since, as another number */
+	ck_assert_uint_eq(b->res.disks[0].disk, 2);
+	ck_assert_uint_gt(b->res.disks[0].generation, 5);
+	ck_assert_int_eq(again(2, 9, 5), 0); /* it did not get the answer */
+	/* from here on as ever */
+	b->cmd.type = STATE_CMD_CONFIRM;
+	b->cmd.confirm = (struct state_cmd_confirm){.disk = 1, .generation = (1ull << 32) + 1};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_int_eq(again(1, 1, 5), ERR_GENERATION);
+	ck_assert_int_eq(again(1, 1, (1ull << 32) + 2), ERR_GENERATION);
+	ck_assert_int_eq(again(1, 1, (1ull << 32) + 1), 0);
+	/* and again */
+	restored();
+	ck_assert_int_eq(again(1, 1, (1ull << 32) + 90), 0);
+	ck_assert_uint_eq(b->res.disks[0].generation, (2ull << 32) + 1);
+	state_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_not_for_ever)
+{
+	state_bed_open(b);
+	for (int i = 0; i < STATE_RESTORES; i++)
+		restored();
+	ck_assert_uint_eq(state_restore_incarnation(&b->s), 255u << 24);
+	b->cmd.type = STATE_CMD_RESTORED;
+	ck_assert_int_eq(state_bed_run(b), ERR_RANGE);
+	state_bed_close(b);
+}
+END_TEST
+
+static int maintenance(uint32_t server, uint64_t for_ms)
+{
+	b->cmd.type = STATE_CMD_MAINTENANCE;
+	b->cmd.maintenance = (struct state_cmd_maintenance){.server = server, .for_ms = for_ms};
+	return state_bed_run(b);
+}
+
+static void down(uint32_t server)
+{
+	b->cmd.type = STATE_CMD_SERVER_DOWN;
+	b->cmd.server_down.server = server;
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+START_TEST(test_maintenance)
+{
+	state_bed_open(b);
+	bed_disks(b, 6, 2); /* three racks of two */
+	ck_assert_int_eq(maintenance(7, 1000), ERR_NOENT);
+	ck_assert_int_eq(maintenance(1, STATE_MAINTENANCE_MAX_MS + 1ull), ERR_RANGE);
+	ck_assert_int_eq(maintenance(1, 60000), 0);
+	ck_assert(state_in_maintenance(&b->s, 1));
+	ck_assert(state_disk_counts(&b->s, 1)); /* it is there still */
+	reopen();
+	ck_assert(state_in_maintenance(&b->s, 1));
+	ck_assert_int_eq(maintenance(2, 60000), 0); /* the same rack */
+	ck_assert_int_eq(maintenance(3, 60000), ERR_BUSY);
+	ck_assert_uint_eq(b->res.server, 1);
+	ck_assert(!state_in_maintenance(&b->s, 3));
+	ck_assert_int_eq(maintenance(1, 0), 0);
+	ck_assert_int_eq(maintenance(3, 60000), ERR_BUSY);
+	ck_assert_int_eq(maintenance(2, 0), 0);
+	ck_assert_int_eq(maintenance(3, 60000), 0);
+	/* its end comes by itself */
+	b->time_ms += 61000;
+	b->cmd.type = STATE_CMD_TICK;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert(!state_in_maintenance(&b->s, 3));
+	ck_assert_int_eq(maintenance(1, 60000), 0);
+	/* a registration does not end it */
+	ck_assert_int_eq(state_server_at(&b->s, 1)->up, true);
+	state_bed_close(b);
+}
+END_TEST
+
+/* A server that is down counts as away as long as it holds blocks. */
+START_TEST(test_maintenance_beside_one_that_is_down)
+{
+	uint64_t inode, epoch, block;
+
+	state_bed_open(b);
+	bed_disks(b, 7, 1);
+	block = bed_reserve(b, 100);
+	ck_assert_int_eq(bed_create(b, "f", 0), 0);
+	inode = b->res.attr.inode;
+	epoch = b->res.epoch;
+	bed_commit(b, inode, epoch, true, STATE_BED_MIB);
+	bed_block(b, block, 0, STATE_BED_MIB);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	down(7); /* holds nothing */
+	ck_assert_int_eq(maintenance(1, 60000), 0);
+	ck_assert_int_eq(maintenance(1, 0), 0);
+	down(5); /* parity of the block */
+	ck_assert_int_eq(maintenance(1, 60000), ERR_BUSY);
+	ck_assert_uint_eq(b->res.server, 5);
+	ck_assert_int_eq(maintenance(5, 60000), 0); /* itself: it is known why now */
+	state_bed_close(b);
+}
+END_TEST
+
+UNIT_MAIN("state_restore", test_ids_go_on_far_beyond, test_ids_of_the_unknown_time_are_closed, test_copies_are_kept_for_a_while,
+	test_disks_of_the_unknown_time, test_not_for_ever, test_maintenance, test_maintenance_beside_one_that_is_down)

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/code/token.h"
+
+#include "common/base/err.h"
+#include "tests/lib/unit.h"
+
+static const struct token_key keys[] = {
+	{.id = 3, .key = "an older key of thirty-two byte"}, {.id = 4, .key = "the current key, thirty-two byt"}};
+
+static const struct token sample = {
+	.block = 0x0102030405060708,
+	.expires_ms = 123456789,
+	.max_chunk_bytes = 4 << 20,
+	.disk = 7,
+	.incarnation = 2,
+	.index = 5,
+	.policy = 1,
+	.rights = TOKEN_WRITE,
+};
+
+START_TEST(test_sealed_token_opens)
+	{
+		uint8_t bytes[TOKEN_BYTES];
+		struct token t;
+
+		token_seal(&sample, &keys[1], bytes);
+		ck_assert_int_eq(token_open(slice_of(bytes, sizeof(bytes)), keys, 2, &t), 0);
+		ck_assert_uint_eq(t.block, sample.block);
+		ck_assert_uint_eq(t.expires_ms, sample.expires_ms);
+		ck_assert_uint_eq(t.max_chunk_bytes, sample.max_chunk_bytes);
+		ck_assert_uint_eq(t.disk, 7);
+		ck_assert_uint_eq(t.incarnation, 2);
+		ck_assert_uint_eq(t.key_id, 4);
+		ck_assert_uint_eq(t.index, 5);
+		ck_assert_uint_eq(t.policy, 1);
+		ck_assert_uint_eq(t.rights, TOKEN_WRITE);
+	}
+END_TEST
+
+START_TEST(test_any_changed_bit_is_refused)
+	{
+		uint8_t bytes[TOKEN_BYTES];
+		struct token t;
+
+		token_seal(&sample, &keys[0], bytes);
+		for (size_t bit = 0; bit < TOKEN_BYTES * 8; bit++) {
+			bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+			ck_assert_int_eq(token_open(slice_of(bytes, sizeof(bytes)), keys, 2, &t), ERR_TOKEN);
+			bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		}
+		ck_assert_int_eq(token_open(slice_of(bytes, sizeof(bytes)), keys, 2, &t), 0);
+	}
+END_TEST
+
+START_TEST(test_wrong_length_and_unknown_key)
+	{
+		uint8_t bytes[TOKEN_BYTES + 1] = {0};
+		struct token t;
+
+		token_seal(&sample, &keys[1], bytes);
+		for (size_t len = 0; len <= sizeof(bytes); len++)
+			ck_assert_int_eq(
+				token_open(slice_of(bytes, len), keys, 2, &t), len == TOKEN_BYTES ? 0 : ERR_TOKEN);
+		ck_assert_int_eq(token_open(slice_of(bytes, TOKEN_BYTES), keys, 1, &t), ERR_TOKEN);
+		ck_assert_int_eq(token_open(slice_of(bytes, TOKEN_BYTES), keys, 0, &t), ERR_TOKEN);
+	}
+END_TEST
+
+START_TEST(test_hmac_known_answer)
+	{
+		/* RFC 4231 test case 2: zero padding to the block makes "Jefe" and "Jefe" + zeros the same HMAC key. */
+		static const uint8_t key[TOKEN_KEY_BYTES] = "Jefe";
+		static const uint8_t expected[TOKEN_MAC_BYTES] = {
+			0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24, 0x26, 0x08, 0x95, 0x75, 0xc7};
+		uint8_t mac[TOKEN_MAC_BYTES];
+
+		token_hmac(key, "what do ya want for nothing?", 28, mac);
+		ck_assert_mem_eq(mac, expected, sizeof(mac));
+	}
+END_TEST
+
+START_TEST(test_receipt_covers_every_field)
+	{
+		const struct receipt good = {.block = 9,
+			.length = 4096,
+			.generation = 3,
+			.disk = 2,
+			.incarnation = 1,
+			.crc = 0xabcdef01,
+			.index = 4};
+		struct receipt bad[7];
+		uint8_t mac[TOKEN_MAC_BYTES];
+
+		receipt_mac(&good, keys[0].key, mac);
+		ck_assert_int_eq(receipt_verify(&good, keys[0].key, slice_of(mac, sizeof(mac))), 0);
+		ck_assert_int_eq(receipt_verify(&good, keys[1].key, slice_of(mac, sizeof(mac))), ERR_RECEIPT);
+		ck_assert_int_eq(receipt_verify(&good, keys[0].key, slice_of(mac, sizeof(mac) - 1)), ERR_RECEIPT);
+		ck_assert_int_eq(receipt_verify(&good, keys[0].key, slice_of(NULL, 0)), ERR_RECEIPT);
+		for (int i = 0; i < 7; i++)
+			bad[i] = good;
+		bad[0].block++;
+		bad[1].length++;
+		bad[2].generation++;
+		bad[3].disk++;
+		bad[4].incarnation++;
+		bad[5].crc++;
+		bad[6].index++;
+		for (int i = 0; i < 7; i++)
+			ck_assert_int_eq(receipt_verify(&bad[i], keys[0].key, slice_of(mac, sizeof(mac))), ERR_RECEIPT);
+	}
+END_TEST
+
+UNIT_MAIN("token", test_sealed_token_opens, test_any_changed_bit_is_refused, test_wrong_length_and_unknown_key,
+	test_hmac_known_answer, test_receipt_covers_every_field)
