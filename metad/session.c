@@ -42,7 +42,7 @@ void metad__sessions_fini(struct metad *md)
 void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_status)
 {
 	craton__session_status__init(ret_status);
-	ret_status->open = md->state.sessions.count;
+	ret_status->open = state_session_count(&md->state);
 	ret_status->expired = md->sessions.expired;
 	ret_status->lost = md->sessions.lost;
 	ret_status->forged = md->sessions.forged;
@@ -245,7 +245,9 @@ static void check_silence(struct metad *md, uint64_t now_ns)
 		const struct heard *heard = map_get(&md->sessions.heard, id);
 		uint64_t at_ns = heard && heard->at_ns > md->started_ns ? heard->at_ns : md->started_ns;
 
-		if (session->ending || now_ns - at_ns >= LIMIT_SESSION_MS * MS_NS)
+		if (state_restore_lost(&md->state, id) && state_restore_hold_ms(&md->state))
+			continue;
+		if (session->ending || state_restore_lost(&md->state, id) || now_ns - at_ns >= LIMIT_SESSION_MS * MS_NS)
 			end(md, on_expired, id);
 	}
 }

@@ -405,13 +405,14 @@ static void walk_step(struct plan_repair *p, struct state *s, uint64_t now_ms)
 
 /* ---- actions ---- */
 
-/* An intent whose target is gone, or that came to nothing for too long. */
+/* An intent whose target is gone, that came to nothing for too long, or that is from before a restore. */
 static bool give_up(const struct state *s, uint64_t now_ms, struct state_cmd *ret_cmd)
 {
 	for (uint32_t i = 0; i < s->intent_count; i++) {
 		const struct state_intent *intent = &s->intents[i];
 
-		if (state_disk_counts(s, intent->disk) && now_ms < intent->time_ms + REPAIR_INTENT_MS)
+		if (state_disk_counts(s, intent->disk) && now_ms < intent->time_ms + REPAIR_INTENT_MS &&
+			!state_intent_lost(s, intent))
 			continue;
 		ret_cmd->type = STATE_CMD_INTENT_END;
 		ret_cmd->intent_end = (struct state_cmd_intent_end){

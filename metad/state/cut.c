@@ -161,7 +161,7 @@ void state__truncate(struct state *s, const struct state_cmd_truncate *cmd, stru
 	if (res->status)
 		return;
 	state__lease_drop(s, file);
-	file->epoch++;
+	state__epoch_raise(s, file);
 	kept = cmd->size < file->size ? cmd->size : file->size;
 	cut_tail(s, file, kept);
 	file->size = cmd->size;

@@ -26,6 +26,8 @@ int state_writer_check(struct state *s, uint64_t inode, uint64_t epoch, struct s
 		return ERR_ISDIR;
 	if (ret_inode->flags & STATE_INODE_REPLACED || ret_inode->epoch != epoch)
 		return ERR_FENCED;
+	if (epoch <= state_restore_epoch(s)) /* its writer may have been fenced in the time that is not known here */
+		return ERR_FENCED;
 	if (ret_inode->flags & (STATE_INODE_REMOVED | STATE_INODE_COMPLETE))
 		return ERR_STALE;
 	return 0;
@@ -79,9 +81,9 @@ void state__create(struct state *s, const struct state_cmd_create *cmd, struct s
 		.gid = cmd->gid,
 		.mtime_ns = cmd->now_ns,
 		.ctime_ns = cmd->now_ns,
-		.epoch = 1,
 		.policy = res->policy,
 	};
+	state__epoch_raise(s, file);
 	if (cmd->hidden) {
 		file->flags = STATE_INODE_HIDDEN | (cmd->exclusive ? STATE_INODE_EXCLUSIVE : 0);
 		file->parent = dir->id;
@@ -129,7 +131,7 @@ void state__open_write(struct state *s, const struct state_cmd_create *cmd, stru
 	if (res->status)
 		return;
 	state__lease_take(s, file);
-	file->epoch++;
+	state__epoch_raise(s, file);
 	file->flags &= (uint8_t)~STATE_INODE_COMPLETE;
 	state__inode_put(s, file);
 	res->parent = spot.name.len ? spot.dir->id : 0;
@@ -189,7 +191,7 @@ void state__abort(struct state *s, const struct state_cmd_abort *cmd, struct sta
 		code = ERR_STALE;
 	if (!code && file->type != STATE_TYPE_FILE)
 		code = ERR_ISDIR;
-	if (!code && file->epoch != cmd->epoch && (cmd->epoch == 0 || file->epoch != cmd->epoch + 1))
+	if (!code && (cmd->epoch <= state_restore_epoch(s) || (file->epoch != cmd->epoch && file->epoch != cmd->epoch + 1)))
 		code = ERR_FENCED;
 	if (!code && file->epoch == cmd->epoch && file->flags & STATE_INODE_COMPLETE)
 		code = ERR_STALE;
@@ -200,7 +202,7 @@ void state__abort(struct state *s, const struct state_cmd_abort *cmd, struct sta
 	if (code)
 		return;
 	if (file->epoch == cmd->epoch) {
-		file->epoch++;
+		state__epoch_raise(s, file);
 		if (file->flags & STATE_INODE_HIDDEN) {
 			state__file_drop(s, file, STATE_INODE_REMOVED, file->ctime_ns);
 		} else {

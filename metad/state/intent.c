@@ -74,12 +74,18 @@ void state__intents_open(struct state *s)
 	kv_scan_end(&scan);
 }
 
+bool state_intent_lost(const struct state *s, const struct state_intent *intent)
+{
+	return intent->incarnation < state_restore_incarnation(s);
+}
+
 /* The intent goes without its copy, which may be there or not: nothing names it any more. */
 static void intent_give_up(struct state *s, const struct state_intent *intent)
 {
 	struct state_copy copy = {.block = intent->block, .index = intent->index, .incarnation = intent->incarnation};
 
-	state__drop_put(s, intent->disk, &copy, 0);
+	if (!state_intent_lost(s, intent))
+		state__drop_put(s, intent->disk, &copy, 0);
 	intent_del(s, intent);
 }
 

@@ -65,7 +65,7 @@ int state__lease_give_up(struct state *s, struct state_session *session)
 			(unsigned long long)session->id);
 		return ERR_CORRUPT;
 	}
-	file->epoch++;
+	state__epoch_raise(s, file);
 	if (file->flags & STATE_INODE_HIDDEN) {
 		state__file_drop(s, file, STATE_INODE_REMOVED, file->ctime_ns);
 	} else {

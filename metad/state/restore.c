@@ -5,10 +5,14 @@
  *
  *  - ids of blocks, inodes and sessions go on far beyond all that can have been given since; of the block ids in between (the window) none can be
  *    committed any more: a client that still holds data allocates anew;
+ *  - sessions of the backup are lost: what their clients did since, and what they were answered, is not known. What they have open stays
+ *    theirs until restore.hold is over: a file without a name may be complete in a newer backup;
+ *  - epochs go on beyond a number of this restore, and none from before is good for a commit: whoever wrote to a file may have been fenced since;
  *  - incarnations of rebuilds and moves, and generations of disks, go on beyond a number of this restore; a disk may come with any
  *    generation up to there, and with a number that it was given since;
  *  - the token key is new, and the older one beside it goes as soon as all chunk servers know the new one (the leader rolls again): no
  *    token from before is good for longer;
+ *  - a rebuild that was under way may have been published since: its intent is given up, but its copy gets no drop row. It may be the only one;
  *  - copies that no row names are what is left of files written since, or were moved since. For as long as the setting restore.hold says
  *    none of them is garbage: a newer backup may still be found.
  *
@@ -48,6 +52,24 @@ uint64_t state_restore_generation(const struct state *s)
 uint32_t state_restore_incarnation(const struct state *s)
 {
 	return s->restore.count << STATE_RESTORE_INCARNATION_SHIFT;
+}
+
+uint64_t state_restore_epoch(const struct state *s)
+{
+	return (uint64_t)s->restore.count << STATE_RESTORE_EPOCH_SHIFT;
+}
+
+void state__epoch_raise(const struct state *s, struct state_inode *file)
+{
+	uint64_t unknown = state_restore_epoch(s);
+
+	file->epoch = (file->epoch > unknown ? file->epoch : unknown) + 1;
+}
+
+/* Each restore moved the numbers on by one jump, and none was opened so often between two of them. */
+bool state_restore_lost(const struct state *s, uint64_t session)
+{
+	return id_number(session) < s->restore.count * STATE_RESTORE_JUMP;
 }
 
 /* Beyond the jump, or 0 if the numbers do not reach that far. */

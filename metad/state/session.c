@@ -204,7 +204,21 @@ struct state_session *state_session_at(const struct state *s, uint64_t id)
 {
 	struct state_session *session = find(s, id);
 
-	return session && !session->ending ? session : NULL;
+	return session && !session->ending && !state_restore_lost(s, id) ? session : NULL;
+}
+
+uint32_t state_session_count(const struct state *s)
+{
+	uint32_t count = 0;
+	size_t pos = 0;
+	uint64_t id;
+	void *session;
+
+	if (!s->restore.count)
+		return (uint32_t)s->sessions.count;
+	while (map_next(&s->sessions, &pos, &id, &session))
+		count += !state_restore_lost(s, id);
+	return count;
 }
 
 static struct state_session *session_new(struct state *s, uint64_t id)
@@ -345,7 +359,7 @@ void state__session_open(struct state *s, const struct state_cmd_session_open *c
 {
 	struct state_session *session;
 
-	if (s->sessions.count >= LIMIT_SESSIONS) {
+	if (state_session_count(s) >= LIMIT_SESSIONS) {
 		res->status = ERR_OVERLOADED;
 		return;
 	}
@@ -366,6 +380,10 @@ void state__session_end(struct state *s, const struct state_cmd_session_end *cmd
 
 	if (!session) {
 		res->status = ERR_SESSION_LOST;
+		return;
+	}
+	if (state_restore_lost(s, session->id) && state_restore_hold_ms(s)) {
+		res->status = ERR_BUSY; /* its files without a name may be complete in a newer backup */
 		return;
 	}
 	for (int i = 0; i < STATE_END_LEASES && session->lease_count; i++)

@@ -55,8 +55,10 @@ struct state_session {
 	struct list dirty;
 };
 
-/* NULL: there is none, or it is ending. */
+/* NULL: there is none, or it is ending, or was lost by a restore. */
 struct state_session *state_session_at(const struct state *s, uint64_t id);
+/* Those of clients of now: what a restore has lost does not count against LIMIT_SESSIONS. */
+uint32_t state_session_count(const struct state *s);
 
 /* ---- inside the module ---- */
 

@@ -37,6 +37,7 @@ enum {
 	STATE_MAINTENANCE_MAX_MS = 24 * 3600 * 1000, /* longer is no maintenance: the chunks want to be elsewhere */
 	STATE_RESTORE_GENERATION_SHIFT = 32,  /* 4 billion registrations of a disk between two restores */
 	STATE_RESTORE_INCARNATION_SHIFT = 24, /* 16 million moves of a block */
+	STATE_RESTORE_EPOCH_SHIFT = 32,       /* 4 billion writers of a file */
 	STATE_RESTORES = 255,                 /* as many as incarnations have room for */
 	STATE_INTENTS = 1024,             /* rebuilds and moves under way at once, kept in memory too: four times more than
 					     a cluster of this version's size keeps busy */
@@ -209,6 +210,10 @@ bool state_restore_keys_old(const struct state *s);
 uint64_t state_restore_generation(const struct state *s);
 /* The same of incarnations of moves and rebuilds. */
 uint32_t state_restore_incarnation(const struct state *s);
+/* The same of epochs of writers: none up to here may commit. */
+uint64_t state_restore_epoch(const struct state *s);
+/* Was the session opened before the last restore? Its client is to begin anew. */
+bool state_restore_lost(const struct state *s, uint64_t session);
 
 bool state_policy_valid(const struct state_policy *policy);
 
@@ -245,6 +250,8 @@ bool state_disk_counts(const struct state *s, uint32_t disk);
 uint64_t state_take_out_at(const struct state *s, const struct state_disk *disk);
 /* Of a block, by any of its indices (at most one is rebuilt or moved at a time); NULL if there is none. */
 const struct state_intent *state_intent_of(const struct state *s, uint64_t block);
+/* Is it from before the last restore? Its copy may have been published since: it is given up without a drop row. */
+bool state_intent_lost(const struct state *s, const struct state_intent *intent);
 
 /* ---- shared inside the module ---- */
 
@@ -278,6 +285,8 @@ int state__named(struct state *s, const struct state_dirent *dirent, struct stat
 /* The command's session has the file open for writing from now on. The caller raises the epoch and puts the row. */
 void state__lease_take(struct state *s, struct state_inode *file);
 void state__lease_drop(struct state *s, struct state_inode *file); /* if there is one */
+/* The next epoch of the file: whoever wrote to it before is fenced. The caller puts the row. */
+void state__epoch_raise(const struct state *s, struct state_inode *file);
 /* One of a session that ends: what has no name goes, the rest can be opened by others. 0, or the fault's code. */
 int state__lease_give_up(struct state *s, struct state_session *session);
 void state__xattrs_drop(struct state *s, uint64_t inode); /* all rows; LIMIT_XATTRS at most */

@@ -70,6 +70,20 @@ START_TEST(test_ids_go_on_far_beyond)
 }
 END_TEST
 
+static void pass_ms(uint64_t ms)
+{
+	b->time_ms += ms;
+	b->cmd.type = STATE_CMD_TICK;
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+static void open_write(const char *path)
+{
+	b->cmd.type = STATE_CMD_OPEN_WRITE;
+	b->cmd.create = (struct state_cmd_create){.at = state_bed_path(path), .mode = 0644, .now_ns = ++b->now_ns};
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
 START_TEST(test_ids_of_the_unknown_time_are_closed)
 {
 	uint64_t inode, epoch, first;
@@ -81,6 +95,8 @@ START_TEST(test_ids_of_the_unknown_time_are_closed)
 	inode = b->res.attr.inode;
 	epoch = b->res.epoch;
 	restored();
+	open_write("f");
+	epoch = b->res.epoch;
 	for (uint64_t block = first; block < first + 2; block++) {
 		bed_commit(b, inode, epoch, false, STATE_BED_MIB);
 		bed_block(b, block + (block > first ? 1000 : 0), 0, STATE_BED_MIB);
@@ -105,12 +121,112 @@ static uint32_t orphan(uint64_t block)
 	return b->res.count;
 }
 
-static void pass_ms(uint64_t ms)
+/* The lost metad may have given the next epochs away, and fenced the writer that the backup knows. */
+START_TEST(test_epochs_of_the_unknown_time_are_fenced)
 {
-	b->time_ms += ms;
-	b->cmd.type = STATE_CMD_TICK;
+	uint64_t inode, epoch, first, new_epoch;
+
+	state_bed_open(b);
+	bed_disks(b, 6, 1);
+	ck_assert_int_eq(bed_create(b, "f", 0), 0);
+	inode = b->res.attr.inode;
+	epoch = b->res.epoch;
+	restored();
+	first = bed_reserve(b, 100);
+	bed_commit(b, inode, epoch, false, STATE_BED_MIB);
+	bed_block(b, first, 0, STATE_BED_MIB);
+	ck_assert_int_eq(state_bed_run(b), ERR_FENCED);
+	b->cmd.type = STATE_CMD_ABORT;
+	b->cmd.abort = (struct state_cmd_abort){.inode = inode, .epoch = epoch};
+	ck_assert_int_eq(state_bed_run(b), ERR_FENCED);
+	open_write("f");
+	new_epoch = b->res.epoch;
+	ck_assert_uint_gt(new_epoch, epoch + UINT32_MAX);
+	for (uint64_t given = epoch; given < epoch + 3; given++) {
+		bed_commit(b, inode, given, false, STATE_BED_MIB);
+		bed_block(b, first, 0, STATE_BED_MIB);
+		ck_assert_int_eq(state_bed_run(b), ERR_FENCED);
+	}
+	bed_commit(b, inode, new_epoch, false, STATE_BED_MIB);
+	bed_block(b, first, 0, STATE_BED_MIB);
 	ck_assert_int_eq(state_bed_run(b), 0);
+	open_write("f");
+	ck_assert_uint_eq(b->res.epoch, new_epoch + 1);
+	ck_assert_int_eq(bed_create(b, "g", 0), 0);
+	ck_assert_uint_gt(b->res.epoch, (uint64_t)UINT32_MAX);
+	state_bed_close(b);
 }
+END_TEST
+
+static uint64_t sessions_end(uint64_t session, int code)
+{
+	ck_assert_int_eq(bed_end_session(b, session), code);
+	return bed_rows(b, STATE_TABLE_SESSION);
+}
+
+START_TEST(test_sessions_of_the_backup_are_lost)
+{
+	uint64_t week = config_settings[CONFIG_RESTORE_HOLD].default_, session, hidden;
+
+	state_bed_open(b);
+	session = bed_session(b);
+	bed_as(b, session, 1, 1);
+	ck_assert_int_eq(bed_create(b, "hidden", BED_HIDDEN), 0);
+	hidden = b->res.attr.inode;
+	bed_as(b, 0, 0, 0);
+	restored();
+	for (int i = 0; i < 2; i++, reopen()) {
+		for (uint64_t seq = 1; seq < 3; seq++) {
+			bed_as(b, session, seq, 1);
+			ck_assert_int_eq(bed_mkdir(b, "d", false), ERR_SESSION_LOST);
+			bed_as(b, 0, 0, 0);
+		}
+		ck_assert_ptr_null(state_session_at(&b->s, session));
+		ck_assert_uint_eq(state_session_count(&b->s), 0);
+		ck_assert_uint_eq(sessions_end(session, ERR_BUSY), 1); /* a newer backup may have the file complete */
+	}
+	ck_assert_uint_gt(bed_session(b), session);
+	ck_assert_uint_eq(state_session_count(&b->s), 1);
+	pass_ms(week + 1);
+	ck_assert_uint_eq(sessions_end(session, 0), 1);
+	ck_assert(bed_has_row(b, STATE_TABLE_GC, hidden));
+	state_bed_close(b);
+}
+END_TEST
+
+/* It may have been published since, and the old copy dropped: then its copy is the only one. */
+START_TEST(test_intents_of_the_backup_drop_nothing)
+{
+	uint64_t inode, block;
+	uint32_t incarnation[2];
+
+	state_bed_open(b);
+	bed_disks(b, 8, 1);
+	block = bed_reserve(b, 100);
+	ck_assert_int_eq(bed_create(b, "f", 0), 0);
+	inode = b->res.attr.inode;
+	bed_commit(b, inode, b->res.epoch, true, STATE_BED_MIB);
+	bed_block(b, block, 0, STATE_BED_MIB);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(state_block_get(&b->s, block, &b->block), 0);
+		b->cmd.type = STATE_CMD_INTENT;
+		b->cmd.intent = (struct state_cmd_intent){
+			.block = block, .index = 0, .cause = STATE_CAUSE_LOST, .disk = 7, .version = b->block.version};
+		ck_assert_int_eq(state_bed_run(b), 0);
+		incarnation[i] = b->res.incarnation;
+		if (i == 0)
+			restored();
+		ck_assert(state_intent_lost(&b->s, state_intent_of(&b->s, block)) == (i == 0));
+		b->cmd.type = STATE_CMD_INTENT_END;
+		b->cmd.intent_end = (struct state_cmd_intent_end){.block = block, .incarnation = incarnation[i]};
+		ck_assert_int_eq(state_bed_run(b), 0);
+		ck_assert_ptr_null(state_intent_of(&b->s, block));
+		ck_assert_uint_eq(bed_rows(b, STATE_TABLE_DROP), (uint64_t)i);
+	}
+	state_bed_close(b);
+}
+END_TEST
 
 START_TEST(test_copies_are_kept_for_a_while)
 {
@@ -248,5 +364,7 @@ START_TEST(test_maintenance_beside_one_that_is_down)
 }
 END_TEST
 
-UNIT_MAIN("state_restore", test_ids_go_on_far_beyond, test_ids_of_the_unknown_time_are_closed, test_copies_are_kept_for_a_while,
-	test_disks_of_the_unknown_time, test_not_for_ever, test_maintenance, test_maintenance_beside_one_that_is_down)
+UNIT_MAIN("state_restore", test_ids_go_on_far_beyond, test_ids_of_the_unknown_time_are_closed,
+	test_epochs_of_the_unknown_time_are_fenced, test_sessions_of_the_backup_are_lost,
+	test_intents_of_the_backup_drop_nothing, test_copies_are_kept_for_a_while, test_disks_of_the_unknown_time,
+	test_not_for_ever, test_maintenance, test_maintenance_beside_one_that_is_down)
