@@ -247,9 +247,11 @@ static uint32_t count_domains(struct plan_repair *p, const struct state *s)
 
 static struct repair_put_off *put_off_of(struct plan_repair *p, uint64_t block)
 {
-	for (size_t i = 0; i < REPAIR_PUT_OFF; i++)
-		if (p->put_off[i].block == block)
-			return &p->put_off[i];
+	struct repair_put_off *set = p->put_off[block % ARRAY_COUNT(p->put_off)];
+
+	for (size_t i = 0; i < REPAIR_PUT_OFF_WAYS; i++)
+		if (set[i].block == block)
+			return &set[i];
 	return NULL;
 }
 
@@ -287,6 +289,20 @@ static int choose_target(
 	return code || now > best ? ERR_AGAIN : 0;
 }
 
+/* Blocks of a file that nobody can reach are left to garbage collection: one that has a gc row. */
+static bool is_reachable(struct plan_repair *p, struct state *s)
+{
+	struct state_key key;
+	struct slice value;
+
+	if (p->row.refcount == 0 || state_inode_get(s, p->row.inode, &p->inode))
+		return p->row.refcount > 1;
+	if (p->row.refcount > 1 || !(p->inode.flags & (STATE_INODE_REMOVED | STATE_INODE_REPLACED)))
+		return true;
+	state_key_id(&key, STATE_TABLE_GC, p->row.inode);
+	return kv_get(s->kv, state_key_slice(&key), &value) != 0;
+}
+
 /* ---- the walk ---- */
 
 static int by_margin(const void *va, const void *vb)
@@ -301,21 +317,30 @@ static int by_margin(const void *va, const void *vb)
 	return a->block < b->block ? -1 : a->block > b->block;
 }
 
+static bool queue_has_room(const struct plan_repair *p, const struct repair_need *need)
+{
+	return p->queue_count < REPAIR_QUEUE || by_margin(need, &p->queue[p->queue_least]) < 0;
+}
+
 /* Into the queue, in the place of a less urgent one if that is full. */
 static void queue_add(struct plan_repair *p, const struct repair_need *need)
 {
-	uint32_t least = 0;
-
-	if (p->queue_count < REPAIR_QUEUE) {
+	if (p->queue_count < REPAIR_QUEUE)
 		p->queue[p->queue_count++] = *need;
+	else
+		p->queue[p->queue_least] = *need;
+	if (p->queue_count < REPAIR_QUEUE)
 		return;
-	}
-	p->walk_truncated = true;
+	p->queue_least = 0;
 	for (uint32_t i = 1; i < p->queue_count; i++)
-		if (by_margin(&p->queue[i], &p->queue[least]) > 0)
-			least = i;
-	if (by_margin(need, &p->queue[least]) < 0)
-		p->queue[least] = *need;
+		if (by_margin(&p->queue[i], &p->queue[p->queue_least]) > 0)
+			p->queue_least = i;
+}
+
+static void walk_due(struct plan_repair *p, uint64_t at_ms)
+{
+	if (!p->walk_due_ms || at_ms < p->walk_due_ms)
+		p->walk_due_ms = at_ms;
 }
 
 static bool is_put_off(struct plan_repair *p, uint64_t block, uint64_t now_ms)
@@ -324,8 +349,7 @@ static bool is_put_off(struct plan_repair *p, uint64_t block, uint64_t now_ms)
 
 	if (!f || now_ms >= f->until_ms)
 		return false;
-	if (!p->walk_due_ms || f->until_ms < p->walk_due_ms)
-		p->walk_due_ms = f->until_ms;
+	walk_due(p, f->until_ms);
 	return true;
 }
 
@@ -346,7 +370,7 @@ static void walk_begin(struct plan_repair *p, const struct state *s, uint64_t no
 	p->walk_due_ms = 0;
 	p->walk_fleet = s->fleet_version;
 	p->walk_blocks = s->blocks_version;
-	p->counted = p->counted_helpless = 0;
+	p->counted = p->counted_helpless = p->counted_no_target = 0;
 	p->domains = count_domains(p, s);
 	p->queue_count = p->queue_at = 0;
 }
@@ -360,21 +384,44 @@ static void walk_end(struct plan_repair *p, uint64_t now_ms)
 	p->due_ms = p->walk_due_ms;
 	p->wanted = p->counted;
 	p->helpless = p->counted_helpless;
-	p->no_target = 0;
+	p->no_target = p->counted_no_target;
 	qsort(p->queue, p->queue_count, sizeof(p->queue[0]), by_margin);
 }
 
-static void walk_block(struct plan_repair *p, const struct state *s, uint64_t now_ms)
+/* Now, or as soon as a target is free. */
+static bool can_begin(struct plan_repair *p, struct state *s, const struct repair_need *need, uint64_t now_ms)
+{
+	uint32_t disk;
+
+	if (state_intent_of(s, need->block) || is_put_off(p, need->block, now_ms) || !is_reachable(p, s))
+		return false;
+	p->asked++;
+	if (choose_target(p, s, need, &disk) != ERR_NO_PLACEMENT)
+		return true;
+	if (need->cause != STATE_CAUSE_SPREAD) {
+		p->counted_no_target++;
+		walk_due(p, now_ms + REPAIR_RETRY_MS); /* room is no version of anything */
+	}
+	return false;
+}
+
+static void walk_block(struct plan_repair *p, struct state *s, uint64_t now_ms)
 {
 	struct repair_look look;
 
 	repair_assess(s, &p->row, now_ms, p->domains, &look);
 	p->counted += look.needs;
 	p->counted_helpless += look.helpless;
-	if (look.due_ms && (!p->walk_due_ms || look.due_ms < p->walk_due_ms))
-		p->walk_due_ms = look.due_ms;
-	if (look.needs && !state_intent_of(s, p->row.id) && !is_put_off(p, p->row.id, now_ms))
+	if (look.due_ms)
+		walk_due(p, look.due_ms);
+	if (!look.needs)
+		return;
+	if (!queue_has_room(p, &look.need))
+		p->walk_truncated = true;
+	else if (can_begin(p, s, &look.need, now_ms)) {
+		p->walk_truncated = p->walk_truncated || p->queue_count == REPAIR_QUEUE;
 		queue_add(p, &look.need);
+	}
 }
 
 static void walk_step(struct plan_repair *p, struct state *s, uint64_t now_ms)
@@ -385,8 +432,10 @@ static void walk_step(struct plan_repair *p, struct state *s, uint64_t now_ms)
 	bool end = false;
 	int n = 0;
 
+	p->asked = 0;
 	state_key_id(&key, STATE_TABLE_BLOCK, p->next_block);
-	for (kv_seek(s->kv, &rows, state_key_slice(&key)); n < PLAN_STEP_ROWS; kv_scan_next(&rows), n++) {
+	for (kv_seek(s->kv, &rows, state_key_slice(&key)); n < PLAN_STEP_ROWS && p->asked < REPAIR_ASKS;
+		kv_scan_next(&rows), n++) {
 		if (!kv_scan_valid(&rows) || !state_key_parse_id(rows.key, STATE_TABLE_BLOCK, &id)) {
 			end = true;
 			break;
@@ -420,14 +469,6 @@ static bool give_up(const struct state *s, uint64_t now_ms, struct state_cmd *re
 		return true;
 	}
 	return false;
-}
-
-/* Blocks of a file that nobody can reach are left to garbage collection. */
-static bool is_reachable(struct plan_repair *p, struct state *s)
-{
-	if (p->row.refcount == 0 || state_inode_get(s, p->row.inode, &p->inode))
-		return p->row.refcount > 1;
-	return p->row.refcount > 1 || !(p->inode.flags & (STATE_INODE_REMOVED | STATE_INODE_REPLACED));
 }
 
 static void look_again(struct plan_repair *p, uint64_t at_ms)
@@ -531,14 +572,13 @@ void plan_repair_failed(struct plan_repair *p, uint64_t block, uint32_t disk, ui
 	struct repair_put_off *f = put_off_of(p, block);
 	uint64_t wait_ms;
 
-	for (size_t i = 0; i < REPAIR_PUT_OFF && !f; i++)
-		if (!p->put_off[i].block)
-			f = &p->put_off[i];
-	if (!f) { /* the one that comes first anyway */
-		f = &p->put_off[0];
-		for (size_t i = 1; i < REPAIR_PUT_OFF; i++)
-			if (p->put_off[i].until_ms < f->until_ms)
-				f = &p->put_off[i];
+	if (!f) { /* a free place, or that of the one that comes first anyway */
+		struct repair_put_off *set = p->put_off[block % ARRAY_COUNT(p->put_off)];
+
+		f = &set[0];
+		for (size_t i = 1; i < REPAIR_PUT_OFF_WAYS; i++)
+			if (set[i].until_ms < f->until_ms)
+				f = &set[i];
 		*f = (struct repair_put_off){0};
 	}
 	wait_ms = f->failures < 20 ? (uint64_t)REPAIR_RETRY_MS << f->failures : REPAIR_RETRY_MAX_MS;

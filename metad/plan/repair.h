@@ -8,6 +8,9 @@
  *     server silent for server.dead_after, disk failed --TAKE_OUT (one domain per interval)--> its chunks are lost
  *     walk: lost, damaged, missing (repair.missing_after behind the commit), crowded --> queue --> INTENT --> a chunk server
  *
+ * The queue holds the worst of all that can be begun: what finds no target, has failed a moment ago or belongs to a file that
+ * nobody can reach any more takes no place from others. A file that is open somewhere is repaired, name or not.
+ *
  * Many servers that fall silent within MASS_WINDOW_MS are a fault of something else, or of us: then nothing new is begun for
  * repair.mass_hold. Many are: more than one, and more than a tenth of those that were up; or a whole domain of two or more.
  * So of eight servers one is repaired at once, two wait.
@@ -21,7 +24,10 @@
 
 enum {
 	REPAIR_QUEUE = 1024, /* wanted chunks in memory, the worst of all that were seen; a new walk finds the others */
-	REPAIR_PUT_OFF = 256, /* blocks that failed, and are tried again later */
+	REPAIR_PUT_OFF =
+		8192, /* blocks that failed, and are tried again later: more than the queue, or they would keep others out of it */
+	REPAIR_PUT_OFF_WAYS = 8, /* places that a block's note may have */
+	REPAIR_ASKS = 64,        /* targets looked for in one step of the walk: each looks at all disks */
 	REPAIR_MASS_WINDOW_MS = 60 * 1000,
 	REPAIR_WALK_REST_MS =
 		1000, /* between two walks, at least; and WALK_REST_FACTOR times as long as the last one took */
@@ -79,13 +85,16 @@ struct plan_repair {
 	uint64_t next_block, walk_began_ms, walk_next_ms, due_ms, walk_due_ms;
 	uint64_t walk_fleet, walk_blocks; /* versions at its start */
 	uint32_t domains;
-	uint64_t counted, counted_helpless;
+	uint64_t counted, counted_helpless, counted_no_target;
 	struct repair_need queue[REPAIR_QUEUE]; /* sorted, worst first, once a walk has ended */
 	uint32_t queue_count, queue_at;
-	struct repair_put_off put_off[REPAIR_PUT_OFF];
+	uint32_t queue_least; /* of a full queue: the least urgent */
+	uint32_t asked;       /* in this step of the walk */
+	struct repair_put_off put_off[REPAIR_PUT_OFF / REPAIR_PUT_OFF_WAYS]
+				     [REPAIR_PUT_OFF_WAYS]; /* by block, and in no order */
 	/* for status */
 	uint64_t wanted, helpless; /* blocks, of the last whole walk */
-	uint64_t no_target;        /* of them found no disk to go to, since that walk */
+	uint64_t no_target;        /* of them found no disk to go to, in that walk or since */
 	uint64_t held_until_ms;    /* state time; 0: not held */
 	uint64_t out_waits_ms;     /* state time from which the next domain may be taken out; 0: none waits */
 	uint64_t done_count, failed_count, done_bytes;

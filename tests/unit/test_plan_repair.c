@@ -18,8 +18,8 @@ static uint64_t env_silent(void *ctx, uint32_t server)
 
 static uint64_t env_free(void *ctx, const struct state_disk *disk, uint64_t chunk_bytes)
 {
-	(void)ctx, (void)disk, (void)chunk_bytes;
-	return free_bytes;
+	(void)ctx, (void)disk;
+	return free_bytes >= chunk_bytes ? free_bytes : 0;
 }
 
 /* `blocks` blocks of 16 MiB: chunk i of block j on disk (i + j * step) % disks + 1. */
@@ -378,12 +378,105 @@ START_TEST(test_removed_files_are_left_alone)
 	b->cmd.damaged = (struct state_cmd_damaged){.block = first_block, .index = 0, .disk = 1};
 	ck_assert_int_eq(state_bed_run(b), 0);
 	ck_assert_int_eq(bed_remove(b, "f", false), 0);
+	bed_release(b);
 	ck_assert_uint_eq(next_command(true), 0);
 	finish();
 }
 END_TEST
 
-UNIT_MAIN("plan_repair", test_a_dead_server, test_maintenance, test_least_margin_first, test_missing_chunks_wait_for_their_writer,
-	test_many_at_once_wait, test_the_hold_ends, test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits,
-	test_crowded_blocks_spread, test_full_disks_are_no_targets, test_a_target_dies,
-	test_removed_files_are_left_alone)
+/* Unlinked, and perhaps open somewhere: whoever reads it wants it whole. */
+START_TEST(test_open_files_without_a_name_are_repaired)
+{
+	begin(8, 1, 1, 1);
+	b->cmd.type = STATE_CMD_DAMAGED;
+	b->cmd.damaged = (struct state_cmd_damaged){.block = first_block, .index = 0, .disk = 1};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_int_eq(bed_remove(b, "f", false), 0);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	ck_assert_uint_eq(b->cmd.intent.block, first_block);
+	finish();
+}
+END_TEST
+
+/* ---- more that cannot be begun than the queue holds ---- */
+
+enum { MANY = REPAIR_QUEUE + 100 };
+
+/* A file of `blocks` blocks that lack a chunk, from the block id `first` on. */
+static void lacking(const char *path, uint64_t first, uint32_t blocks, uint64_t length)
+{
+	uint64_t inode;
+
+	ck_assert_int_eq(bed_create(b, path, 0), 0);
+	inode = b->res.attr.inode;
+	for (uint32_t at = 0; at < blocks;) {
+		bed_commit(b, inode, 1, false, 0);
+		for (uint32_t i = 0; i < LIMIT_COMMIT_BLOCKS && at < blocks; i++, at++)
+			bed_drop_receipt(bed_block(b, first + at, at * length, length), 5);
+		ck_assert_int_eq(state_bed_run(b), 0);
+	}
+}
+
+/* MANY blocks of 16 MiB, and one small one behind them, of no greater margin. */
+static uint64_t begin_many(void)
+{
+	uint64_t first;
+
+	begin(8, 1, 0, 1);
+	first = bed_reserve(b, MANY + 1);
+	lacking("many", first, MANY, 16 * STATE_BED_MIB);
+	lacking("last", first + MANY, 1, STATE_BED_MIB);
+	pass(60000);
+	return first + MANY;
+}
+
+START_TEST(test_without_a_target_they_wait_outside)
+{
+	uint64_t last = begin_many();
+
+	free_bytes = 4 * STATE_BED_MIB - 1;
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	ck_assert_uint_eq(b->cmd.intent.block, last);
+	ck_assert_uint_eq(plan->no_target, MANY);
+	finish();
+}
+END_TEST
+
+START_TEST(test_garbage_waits_outside)
+{
+	uint64_t last = begin_many();
+
+	ck_assert_int_eq(bed_remove(b, "many", false), 0);
+	bed_release(b);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	ck_assert_uint_eq(b->cmd.intent.block, last);
+	finish();
+}
+END_TEST
+
+/* Each fails whenever it is tried: in the time that they are put off, others come to be tried. */
+START_TEST(test_what_fails_waits_outside)
+{
+	uint64_t last = begin_many(), tried = 0;
+
+	for (int n = 0; n < 20 * MANY && tried != last; n++) {
+		uint16_t type = next_command(false);
+
+		pass(type ? 50 : REPAIR_WALK_REST_MS);
+		if (!type)
+			continue;
+		ck_assert_uint_eq(type, STATE_CMD_INTENT);
+		tried = b->cmd.intent.block;
+		plan_repair_failed(plan, tried, b->cmd.intent.disk, b->time_ms);
+	}
+	ck_assert_uint_eq(tried, last);
+	finish();
+}
+END_TEST
+
+UNIT_MAIN("plan_repair", test_a_dead_server, test_maintenance, test_least_margin_first,
+	test_missing_chunks_wait_for_their_writer, test_many_at_once_wait, test_the_hold_ends,
+	test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits, test_crowded_blocks_spread,
+	test_full_disks_are_no_targets, test_a_target_dies, test_removed_files_are_left_alone,
+	test_open_files_without_a_name_are_repaired, test_without_a_target_they_wait_outside,
+	test_garbage_waits_outside, test_what_fails_waits_outside)
