@@ -78,7 +78,7 @@ static void get_blocks(struct rcursor *r, struct state_result *res)
 	}
 }
 
-static size_t reply_encode(const struct state_result *res, uint8_t out[STATE_REPLY_BYTES])
+size_t state__session_reply_encode(const struct state_result *res, uint8_t out[STATE_REPLY_BYTES])
 {
 	uint8_t has = 0;
 	struct wcursor w;
@@ -104,7 +104,7 @@ static size_t reply_encode(const struct state_result *res, uint8_t out[STATE_REP
 	return w.len;
 }
 
-static int reply_decode(struct slice bytes, struct state_result *res)
+int state__session_reply_decode(struct slice bytes, struct state_result *res)
 {
 	struct rcursor r;
 	uint8_t has;
@@ -127,7 +127,7 @@ static int reply_decode(struct slice bytes, struct state_result *res)
 
 /* ---- rows ---- */
 
-static size_t row_encode(const struct state_session *session, uint8_t *out)
+size_t state__session_row_encode(const struct state_session *session, uint8_t *out)
 {
 	size_t name_len = strlen(session->name);
 	struct wcursor w;
@@ -140,12 +140,12 @@ static size_t row_encode(const struct state_session *session, uint8_t *out)
 	wcursor_u64(&w, session->opened_ms);
 	wcursor_u8(&w, (uint8_t)name_len);
 	wcursor_bytes(&w, session->name, name_len);
-	for (uint64_t seq = session->low; seq < session->low + STATE_WINDOW; seq++) {
-		const struct state_reply *reply = &session->replies[seq % STATE_WINDOW];
+	for (uint8_t ahead = 0; ahead < STATE_WINDOW; ahead++) { /* not up to a greatest number: it may be none */
+		const struct state_reply *reply = &session->replies[(session->low + ahead) % STATE_WINDOW];
 
-		if (reply->seq != seq)
+		if (reply->seq != session->low + ahead || !reply->bytes)
 			continue;
-		wcursor_u8(&w, (uint8_t)(seq - session->low));
+		wcursor_u8(&w, ahead);
 		wcursor_u16(&w, reply->len);
 		wcursor_bytes(&w, reply->bytes, reply->len);
 	}
@@ -164,7 +164,7 @@ static void reply_set(struct state_session *session, uint64_t seq, const uint8_t
 	memcpy(reply->bytes, bytes, len);
 }
 
-static int row_decode(struct slice value, struct state_session *session)
+int state__session_row_decode(struct slice value, struct state_session *session)
 {
 	struct rcursor r;
 	uint8_t flags;
@@ -186,7 +186,7 @@ static int row_decode(struct slice value, struct state_session *session)
 		uint8_t ahead = rcursor_u8(&r);
 		struct slice bytes = rcursor_slice(&r, rcursor_u16(&r));
 
-		if (r.failed || ahead >= STATE_WINDOW || bytes.len > STATE_REPLY_BYTES)
+		if (r.failed || ahead >= STATE_WINDOW || bytes.len == 0 || bytes.len > STATE_REPLY_BYTES)
 			return ERR_CORRUPT;
 		reply_set(session, session->low + ahead, bytes.data, bytes.len);
 	}
@@ -232,10 +232,15 @@ static struct state_session *session_new(struct state *s, uint64_t id)
 	return session;
 }
 
-static void session_free(struct state_session *session)
+void state__session_fini(struct state_session *session)
 {
 	for (int i = 0; i < STATE_WINDOW; i++)
 		mem_free(session->replies[i].bytes);
+}
+
+static void session_free(struct state_session *session)
+{
+	state__session_fini(session);
 	if (list_linked(&session->dirty))
 		list_remove(&session->dirty);
 	mem_free(session);
@@ -258,7 +263,7 @@ void state__sessions_load(struct state *s)
 		if (scan.key.data[0] != STATE_TABLE_SESSION)
 			break;
 		if (!state_key_parse_id(scan.key, STATE_TABLE_SESSION, &id) ||
-			row_decode(scan.value, session_new(s, id))) {
+			state__session_row_decode(scan.value, session_new(s, id))) {
 			state__fault(s, "a row of the session table cannot be decoded");
 			break;
 		}
@@ -327,7 +332,7 @@ bool state__session_admit(struct state *s, const struct state_request *request, 
 		*ret_session = session;
 		return true;
 	}
-	if (reply_decode(slice_of(reply->bytes, reply->len), res))
+	if (state__session_reply_decode(slice_of(reply->bytes, reply->len), res))
 		state__fault(s, "a reply in session %llu cannot be decoded", (unsigned long long)session->id);
 	return false;
 }
@@ -336,7 +341,7 @@ void state__session_record(struct state *s, struct state_session *session, uint6
 {
 	uint8_t bytes[STATE_REPLY_BYTES];
 
-	reply_set(session, seq, bytes, reply_encode(res, bytes));
+	reply_set(session, seq, bytes, state__session_reply_encode(res, bytes));
 	touch(s, session);
 }
 
@@ -349,7 +354,7 @@ void state__sessions_write(struct state *s)
 		struct state_key key;
 
 		state_key_id(&key, STATE_TABLE_SESSION, session->id);
-		state__put(s, &key, s->session_row, row_encode(session, s->session_row));
+		state__put(s, &key, s->session_row, state__session_row_encode(session, s->session_row));
 	}
 }
 

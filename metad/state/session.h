@@ -70,6 +70,15 @@ bool state__session_admit(struct state *s, const struct state_request *request, 
 	struct state_session **ret_session);
 void state__session_record(
 	struct state *s, struct state_session *session, uint64_t seq, const struct state_result *res);
+/*
+ * A row, and a reply in it. Encoders return the length; `out` of a row has STATE_SESSION_ROW_BYTES. Decoders fill what is all zeros: 0 or
+ * ERR_CORRUPT, and even then what a row has put into `session` is given back by state__session_fini.
+ */
+size_t state__session_row_encode(const struct state_session *session, uint8_t *out);
+int state__session_row_decode(struct slice value, struct state_session *session);
+void state__session_fini(struct state_session *session);
+size_t state__session_reply_encode(const struct state_result *res, uint8_t out[STATE_REPLY_BYTES]);
+int state__session_reply_decode(struct slice bytes, struct state_result *res);
 /* The rows of the sessions that changed. */
 void state__sessions_write(struct state *s);
 

@@ -21,6 +21,7 @@ static size_t again(uint8_t table, struct slice value, uint8_t out[STATE_ROW_BYT
 		struct state_disk disk;
 		struct state_server server;
 		struct state_gc gc;
+		struct state_drop drop;
 		struct state_range range;
 		struct state_restore restore;
 		struct state_intent intent;
@@ -49,7 +50,12 @@ static size_t again(uint8_t table, struct slice value, uint8_t out[STATE_ROW_BYT
 	case STATE_TABLE_SERVER:
 		return state_server_decode(value, 1, &u.server) ? 0 : state_server_encode(&u.server, out);
 	case STATE_TABLE_GC:
+	case STATE_TABLE_GC_BLOCK:
 		return state_gc_decode(value, &u.gc) ? 0 : state_gc_encode(&u.gc, out);
+	case STATE_TABLE_DROP:
+		return state_drop_decode(value, &u.drop) ? 0 : state_drop_encode(&u.drop, out);
+	case STATE_TABLE_ORPHAN:
+		return state_orphan_decode(value, &u.value) ? 0 : state_orphan_encode(u.value, out);
 	case STATE_TABLE_RANGE:
 		return state_range_decode(value, &u.range) ? 0 : state_range_encode(&u.range, out);
 	case STATE_TABLE_CONFIG:
