@@ -29,11 +29,12 @@ static const struct opt opts[] = {
 };
 
 #ifdef HAVE_FUSE
+/* It holds nothing of where it was started: no terminal, and no directory, whose file system could not be unmounted. */
 static int become_quiet(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	if (fd < 0 || dup2(fd, 0) < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+	if (fd < 0 || dup2(fd, 0) < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir("/") < 0)
 		return -1;
 	return fd > 2 ? close(fd) : 0;
 }

@@ -202,18 +202,28 @@ static void fresh_opened(struct mount_req *r)
 
 static void open_fresh(struct mount_req *r)
 {
+	r->failed = NULL;
 	mount__req_then(r, fresh_opened);
 	cr_open_async(r->mount->store, r->inode, CR_READ, &r->file, &r->stat, &r->op);
+}
+
+/* That what was written is lost is for its writer to know; what was committed before is there. */
+static void read_committed(struct mount_req *r, int error)
+{
+	(void)error;
+	open_fresh(r);
 }
 
 /* Reads what is there now, whatever the handle's own reader believes. */
 static void read_fresh(struct mount_req *r)
 {
 	r->writer = mount__writer_get(r->mount, r->inode);
-	if (r->writer)
-		mount__writer_sync(r, open_fresh);
-	else
+	if (!r->writer) {
 		open_fresh(r);
+		return;
+	}
+	r->failed = read_committed;
+	mount__writer_sync(r, open_fresh);
 }
 
 static void answer_read(struct mount_req *r)

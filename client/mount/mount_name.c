@@ -187,7 +187,9 @@ static void answer_statfs(struct mount_req *r)
 	}
 	out.f_blocks = r->df.total_bytes / m->chunks * m->data_chunks / out.f_frsize;
 	out.f_bfree = out.f_bavail = r->df.free_bytes / m->chunks * m->data_chunks / out.f_frsize;
-	out.f_files = r->df.file_count + r->df.dir_count;
+	/* There is no table of inodes that could be full: as many more as there is room for one block each. */
+	out.f_ffree = out.f_favail = out.f_bfree;
+	out.f_files = r->df.file_count + r->df.dir_count + out.f_ffree;
 	fuse_reply_statfs(r->fuse, &out);
 	mount__req_end(r);
 }

@@ -23,7 +23,7 @@
 
 enum { MOUNT_IO_BYTES = 1 << 20 }; /* greatest read or write of one request */
 
-/* ---- attributes that the kernel was told (mount_told.c) ---- */
+/* ---- attributes that the kernel was told (mount_req.c) ---- */
 
 struct mount_told {
 	uint64_t inode, size;

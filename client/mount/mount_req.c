@@ -66,7 +66,7 @@ void mount__req_end(struct mount_req *r)
 
 void mount__req_error(struct mount_req *r, int error)
 {
-	void (*failed)(struct mount_req *r, int error) = r->failed;
+	void (*failed)(struct mount_req * r, int error) = r->failed;
 
 	if (failed) {
 		r->failed = NULL;

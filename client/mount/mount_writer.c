@@ -10,6 +10,7 @@
  * 2. To open, to close and to cut are done by one request at a time (`busy`); others that come meanwhile wait in `queue` and begin anew
  *    after it. What is started under `lock` reaches the library in that order.
  * 3. The first error is sticky, as in the library: it is reported by every later write, flush and fsync, until the last handle is gone.
+ *    What was accepted and is lost counts no more: the file is for its readers as long as what was committed.
  */
 #include "client/mount/mount_priv.h"
 
@@ -39,6 +40,22 @@ struct mount_writer *mount__writer_get(struct mount *m, uint64_t inode)
 	return w;
 }
 
+static void closed(struct mount_req *r)
+{
+	/* All of it was committed, and reported, by the flush before: this completes what was never written to. */
+	if (mount__failure(r) && mount__failure(r) != ESTALE)
+		mount__log("inode %llu: closing it failed: %s", (unsigned long long)r->inode, r->op.error);
+	mount__req_end(r);
+}
+
+static void close_file(struct mount *m, uint64_t inode, struct cr_file *file)
+{
+	struct mount_req *r = mount__req_new(m, NULL, closed);
+
+	r->inode = inode;
+	cr_close_async(file, &r->op);
+}
+
 struct mount_writer *mount__writer_make(struct mount *m, uint64_t inode, struct cr_file *file, uint64_t size)
 {
 	struct mount_writer *w;
@@ -49,31 +66,23 @@ struct mount_writer *mount__writer_make(struct mount *m, uint64_t inode, struct 
 		w = MEM_NEW(struct mount_writer);
 		w->inode = inode;
 		w->end = w->synced = size;
+		w->file = file;
+		file = NULL;
 		list_init(&w->queue);
 		list_push_back(&m->writers, &w->link);
 	} else if (!w->file && !w->busy && w->synced == w->end) {
 		w->end = w->synced = size; /* nothing of ours is newer */
 	}
-	if (file) {
-		CHECK(!w->file); /* what was just created, nobody else knew */
-		w->file = file;
-	}
 	w->refs++;
 	pthread_mutex_unlock(&m->lock);
+	/* The answer to a create came after somebody had found the name and opened it: the lease may be theirs. The next write opens anew. */
+	if (file)
+		close_file(m, inode, file);
 	return w;
-}
-
-static void closed(struct mount_req *r)
-{
-	/* All of it was committed, and reported, by the flush before: this completes what was never written to. */
-	if (mount__failure(r) && mount__failure(r) != ESTALE)
-		mount__log("inode %llu: closing it failed: %s", (unsigned long long)r->inode, r->op.error);
-	mount__req_end(r);
 }
 
 void mount__writer_put(struct mount *m, struct mount_writer *w)
 {
-	struct mount_req *r;
 	bool last;
 
 	pthread_mutex_lock(&m->lock);
@@ -84,11 +93,8 @@ void mount__writer_put(struct mount *m, struct mount_writer *w)
 	if (!last)
 		return;
 	CHECK(!w->busy && list_empty(&w->queue)); /* requests hold references */
-	if (w->file) {
-		r = mount__req_new(m, NULL, closed);
-		r->inode = w->inode;
-		cr_close_async(w->file, &r->op);
-	}
+	if (w->file)
+		close_file(m, w->inode, w->file);
 	mem_free(w);
 }
 
@@ -156,16 +162,29 @@ static void leave_first(struct mount_req *r, void (*step)(struct mount_req *r))
 	mount__writer_put(m, w);
 }
 
+/* With the lock held. */
+static void set_error(struct mount *m, struct mount_writer *w, int error)
+{
+	if (w->error)
+		return;
+	w->error = error;
+	if (mount__writer_dirty(w)) {
+		w->end = w->synced;
+		mount__told_cut(m, w->inode, w->end);
+	}
+}
+
 /* r has failed in what was under way. */
 static void leave_failed(struct mount_req *r, int error, bool sticky)
 {
 	struct mount *m = r->mount;
 	struct mount_writer *w = r->writer;
 
-	pthread_mutex_lock(&m->lock);
-	if (sticky && !w->error)
-		w->error = error;
-	pthread_mutex_unlock(&m->lock);
+	if (sticky) {
+		pthread_mutex_lock(&m->lock);
+		set_error(m, w, error);
+		pthread_mutex_unlock(&m->lock);
+	}
 	leave(m, w);
 	mount__req_error(r, error);
 }
@@ -198,13 +217,15 @@ bool mount__writer_dirty(const struct mount_writer *w)
 
 /* ---- another length ---- */
 
+static void step_write(struct mount_req *r);
+
 static void answer_cut(struct mount_req *r)
 {
 	struct mount *m = r->mount;
 	struct mount_writer *w = r->writer;
 
 	if (mount__failure(r)) {
-		leave_failed(r, mount__failure(r), false);
+		leave_failed(r, mount__failure(r), r->after == step_write);
 		return;
 	}
 	pthread_mutex_lock(&m->lock);
@@ -267,16 +288,13 @@ void mount__writer_cut(struct mount_req *r, uint64_t size, void (*after)(struct 
 
 /* ---- write ---- */
 
-static void step_write(struct mount_req *r);
-
 static void answer_write(struct mount_req *r)
 {
 	struct mount *m = r->mount;
 
 	if (mount__failure(r)) {
 		pthread_mutex_lock(&m->lock);
-		if (!r->writer->error)
-			r->writer->error = mount__failure(r);
+		set_error(m, r->writer, mount__failure(r));
 		pthread_mutex_unlock(&m->lock);
 		mount__req_error(r, mount__failure(r));
 		return;
@@ -291,7 +309,7 @@ static void answer_opened(struct mount_req *r)
 	struct mount_writer *w = r->writer;
 
 	if (mount__failure(r)) {
-		leave_failed(r, mount__failure(r), false);
+		leave_failed(r, mount__failure(r), true);
 		return;
 	}
 	pthread_mutex_lock(&m->lock);
@@ -390,9 +408,9 @@ static void answer_sync(struct mount_req *r)
 	int error = mount__failure(r);
 
 	pthread_mutex_lock(&m->lock);
-	if (error && !r->writer->error)
-		r->writer->error = error;
-	if (!error)
+	if (error)
+		set_error(m, r->writer, error);
+	else
 		note_synced(r);
 	pthread_mutex_unlock(&m->lock);
 	if (error)

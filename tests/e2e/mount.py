@@ -37,6 +37,13 @@ def content(path):
         return f.read()
 
 
+def directory_of(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError: # it has ended
+        return ""
+
+
 def names(m):
     os.mkdir(m / "d", 0o750)
     os.makedirs(m / "d/e/f")
@@ -65,6 +72,7 @@ def names(m):
     refused(errno.EOPNOTSUPP, os.mkfifo, m / "pipe")
     usage = os.statvfs(m.path)
     check(usage.f_blocks > 0 and usage.f_bfree > 0 and usage.f_namemax == 255, f"statvfs: {usage}")
+    check(0 < usage.f_ffree == usage.f_favail < usage.f_files, f"room for more files: {usage}")
 
 
 def attributes(m):
@@ -266,10 +274,22 @@ def hosts(store):
     os.write(first, b"lost")
     second = os.open(b / "shared", os.O_WRONLY | os.O_APPEND)
     os.write(second, b"won")
+    reader = os.open(a / "shared", os.O_RDONLY)
     refused(errno.ESTALE, os.fsync, first)
+    refused(errno.ESTALE, os.write, first, b"more")
+    check(os.pread(reader, 9999, 0) == want + b"betweenlate", "a reader beside a writer that has failed")
+    check(content(a / "shared") == want + b"betweenlate", "and one that comes later")
+    os.close(reader)
+    os.fsync(second)
+    check(content(a / "shared") == want + b"betweenlatewon", "and what another host has written meanwhile")
+    for _ in range(2):
+        refused(errno.ESTALE, os.open, a / "shared", os.O_WRONLY | os.O_TRUNC)
     refused(errno.ESTALE, os.close, first)
     os.close(second)
     check(content(a / "shared") == want + b"betweenlatewon", "of two writers the later one wins, and the other is told")
+    with open(a / "shared", "wb") as f: # none of the opens that failed has left a handle, and with it the error
+        f.write(b"new")
+    check(content(b / "shared") == b"new", "written anew after that")
     for m in (a, b):
         code, said = m.end("umount")
         check(code == 0 and not said, f"end: exit {code}: {said}")
@@ -306,8 +326,11 @@ def ends(store, rng):
     store.run("umount", m.path)
     check(not is_mounted(m.path) and os.listdir(m.path) == [], "a dead mount is cleared")
 
-    store.run("mount", m.path)
+    caller = store.path("caller")
+    os.mkdir(caller)
+    store.run("mount", m.path, cwd=caller)
     check(is_mounted(m.path) and "end-0" in os.listdir(m.path), "a mount in the background")
+    check(not [pid for pid in os.listdir("/proc") if pid.isdigit() and directory_of(pid) == caller], "it keeps the caller's directory busy")
     done = store.craton("mount", m.path, "--json", check=False)
     check(done.returncode == 1 and "already" in json.loads(done.stdout)["error"], "mounted twice")
     store.run("umount", m.path)
