@@ -6,50 +6,27 @@
  */
 #include "common/rpc/auth.h"
 
-#include <openssl/core_names.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/params.h>
 #include <string.h>
-#include "common/base/check.h"
+#include "common/code/hmac.h"
 
-enum { AUTH_MAC_BYTES = 32 };
+enum { AUTH_MAC_BYTES = HMAC_BYTES };
+_Static_assert((int)AUTH_SECRET_BYTES == (int)HMAC_KEY_BYTES, "the secret is the key");
 
-struct auth_hash {
-	EVP_MAC *mac;
-	EVP_MAC_CTX *ctx;
-};
-
-/* libcrypto fails here only without memory or without SHA-256: neither is a state to go on in. */
-static void hash_init(struct auth_hash *h, const uint8_t secret[AUTH_SECRET_BYTES])
-{
-	char digest[] = "SHA256";
-	OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-		OSSL_PARAM_construct_end(),
-	};
-
-	h->mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
-	CHECK(h->mac);
-	h->ctx = EVP_MAC_CTX_new(h->mac);
-	CHECK(h->ctx);
-	CHECK(EVP_MAC_init(h->ctx, secret, AUTH_SECRET_BYTES, params) == 1);
-}
-
-static void hash_bytes(struct auth_hash *h, const void *data, size_t len)
+static void hash_bytes(struct hmac *h, const void *data, size_t len)
 {
 	uint8_t prefix[4] = {(uint8_t)len, (uint8_t)(len >> 8), (uint8_t)(len >> 16), (uint8_t)(len >> 24)};
 
-	CHECK(EVP_MAC_update(h->ctx, prefix, sizeof(prefix)) == 1);
-	CHECK(len == 0 || EVP_MAC_update(h->ctx, data, len) == 1);
+	hmac_update(h, prefix, sizeof(prefix));
+	hmac_update(h, data, len);
 }
 
-static void hash_text(struct auth_hash *h, const char *text)
+static void hash_text(struct hmac *h, const char *text)
 {
 	hash_bytes(h, text, strlen(text));
 }
 
-static void hash_u64(struct auth_hash *h, uint64_t v)
+static void hash_u64(struct hmac *h, uint64_t v)
 {
 	uint8_t bytes[8];
 
@@ -58,35 +35,26 @@ static void hash_u64(struct auth_hash *h, uint64_t v)
 	hash_bytes(h, bytes, sizeof(bytes));
 }
 
-static void hash_fini(struct auth_hash *h, uint8_t ret_mac[AUTH_MAC_BYTES])
-{
-	size_t len = 0;
-
-	CHECK(EVP_MAC_final(h->ctx, ret_mac, &len, AUTH_MAC_BYTES) == 1 && len == AUTH_MAC_BYTES);
-	EVP_MAC_CTX_free(h->ctx);
-	EVP_MAC_free(h->mac);
-}
-
 int auth_derive(const uint8_t secret[AUTH_SECRET_BYTES], const char *label, struct slice salt, uint8_t ret_key[32])
 {
-	struct auth_hash h;
+	struct hmac h;
 
 	if (salt.len != AUTH_SALT_BYTES)
 		return ERR_FORMAT;
-	hash_init(&h, secret);
+	hmac_init(&h, secret);
 	hash_text(&h, "craton ");
 	hash_text(&h, label);
 	hash_bytes(&h, salt.data, salt.len);
-	hash_fini(&h, ret_key);
+	hmac_fini(&h, ret_key);
 	return 0;
 }
 
 void auth_register(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t cluster[16],
 	const Craton__RegisterRequest *request, uint8_t ret_mac[32])
 {
-	struct auth_hash h;
+	struct hmac h;
 
-	hash_init(&h, secret);
+	hmac_init(&h, secret);
 	hash_text(&h, "craton register");
 	hash_bytes(&h, cluster, 16);
 	hash_bytes(&h, request->server_uuid.data, request->server_uuid.len);
@@ -104,7 +72,7 @@ void auth_register(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t cluste
 		hash_u64(&h, request->disks[i]->storage_class);
 		hash_text(&h, request->disks[i]->path);
 	}
-	hash_fini(&h, ret_mac);
+	hmac_fini(&h, ret_mac);
 }
 
 static int mac_verify(const uint8_t mac[AUTH_MAC_BYTES], const ProtobufCBinaryData *given)
@@ -123,7 +91,7 @@ int auth_register_verify(
 	return mac_verify(mac, &request->auth);
 }
 
-static void hash_beat(struct auth_hash *h, const Craton__DiskBeat *beat)
+static void hash_beat(struct hmac *h, const Craton__DiskBeat *beat)
 {
 	hash_u64(h, beat->disk);
 	hash_u64(h, beat->generation);
@@ -137,7 +105,7 @@ static void hash_beat(struct auth_hash *h, const Craton__DiskBeat *beat)
 	hash_u64(h, beat->queue);
 }
 
-static void hash_repair(struct auth_hash *h, const Craton__RepairResult *r)
+static void hash_repair(struct hmac *h, const Craton__RepairResult *r)
 {
 	hash_u64(h, r->block);
 	hash_u64(h, r->index);
@@ -162,9 +130,9 @@ static void hash_repair(struct auth_hash *h, const Craton__RepairResult *r)
 void auth_heartbeat(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t cluster[16],
 	const Craton__HeartbeatRequest *request, uint8_t ret_mac[32])
 {
-	struct auth_hash h;
+	struct hmac h;
 
-	hash_init(&h, secret);
+	hmac_init(&h, secret);
 	hash_text(&h, "craton heartbeat");
 	hash_bytes(&h, cluster, 16);
 	hash_u64(&h, request->server);
@@ -181,7 +149,7 @@ void auth_heartbeat(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t clust
 		hash_text(&h, request->troubles[i]->path);
 		hash_text(&h, request->troubles[i]->error);
 	}
-	hash_fini(&h, ret_mac);
+	hmac_fini(&h, ret_mac);
 }
 
 int auth_heartbeat_verify(
@@ -193,7 +161,7 @@ int auth_heartbeat_verify(
 	return mac_verify(mac, &request->auth);
 }
 
-static void hash_copies(struct auth_hash *h, Craton__CopyId *const *copies, size_t count)
+static void hash_copies(struct hmac *h, Craton__CopyId *const *copies, size_t count)
 {
 	hash_u64(h, count);
 	for (size_t i = 0; i < count; i++) {
@@ -206,9 +174,9 @@ static void hash_copies(struct auth_hash *h, Craton__CopyId *const *copies, size
 void auth_drops(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t cluster[16], const Craton__DropsRequest *request,
 	uint8_t ret_mac[32])
 {
-	struct auth_hash h;
+	struct hmac h;
 
-	hash_init(&h, secret);
+	hmac_init(&h, secret);
 	hash_text(&h, "craton drops");
 	hash_bytes(&h, cluster, 16);
 	hash_u64(&h, request->server);
@@ -217,7 +185,7 @@ void auth_drops(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t cluster[1
 	hash_u64(&h, request->generation);
 	hash_copies(&h, request->done, request->n_done);
 	hash_copies(&h, &request->after, request->after ? 1 : 0);
-	hash_fini(&h, ret_mac);
+	hmac_fini(&h, ret_mac);
 }
 
 int auth_drops_verify(
@@ -232,9 +200,9 @@ int auth_drops_verify(
 void auth_inventory(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t cluster[16],
 	const Craton__InventoryRequest *request, uint8_t ret_mac[32])
 {
-	struct auth_hash h;
+	struct hmac h;
 
-	hash_init(&h, secret);
+	hmac_init(&h, secret);
 	hash_text(&h, "craton inventory");
 	hash_bytes(&h, cluster, 16);
 	hash_u64(&h, request->server);
@@ -251,7 +219,7 @@ void auth_inventory(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t clust
 		hash_u64(&h, request->ranges[i]->digest);
 	}
 	hash_copies(&h, request->copies, request->n_copies);
-	hash_fini(&h, ret_mac);
+	hmac_fini(&h, ret_mac);
 }
 
 int auth_inventory_verify(
