@@ -215,15 +215,13 @@ static void commit_done(struct session_call *call, int status, const ProtobufCMe
 	write_kick(s);
 }
 
-void write_commit_try(struct write_stream *s)
+/* Of the blocks in file order, those that can be committed now; *ret_all: there are no others. */
+static uint32_t ready_blocks(struct write_stream *s, struct write_block *ret_ready[WRITE_COMMIT_BLOCKS], bool *ret_all)
 {
 	uint64_t now_ns = io_now_ns(s->client->io);
-	struct write_commit *c;
-	bool all = true;
+	uint32_t count = 0;
 
-	if (s->commit || s->err.code || s->ending)
-		return;
-	c = MEM_NEW(struct write_commit);
+	*ret_all = true;
 	LIST_FOREACH(it, &s->blocks) {
 		struct write_block *b = LIST_ENTRY(it, struct write_block, link);
 
@@ -232,21 +230,35 @@ void write_commit_try(struct write_stream *s)
 		if (b->state == WRITE_READY && b->commit_after_ns > now_ns)
 			write_block_look_again(b, b->commit_after_ns - now_ns);
 		if (b->state != WRITE_READY || b->renew || b->commit_after_ns > now_ns ||
-			c->count == WRITE_COMMIT_BLOCKS) {
-			all = false;
+			count == WRITE_COMMIT_BLOCKS) {
+			*ret_all = false;
 			break;
 		}
-		fill_block_commit(c, c->count, b);
-		c->count++;
+		ret_ready[count++] = b;
 	}
+	return count;
+}
+
+/* It is asked after every step of every block: what is needed for a commit is made when there is one. */
+void write_commit_try(struct write_stream *s)
+{
+	struct write_block *ready[WRITE_COMMIT_BLOCKS];
+	struct write_commit *c;
+	uint32_t count;
+	bool all;
+
+	if (s->commit || s->err.code || s->ending)
+		return;
+	count = ready_blocks(s, ready, &all);
+	if (count == 0 && !(all && ((s->close_op && !s->complete) || (s->tail.wanted && s->tail.len))))
+		return;
+	c = MEM_NEW(struct write_commit);
+	for (; c->count < count; c->count++)
+		fill_block_commit(c, c->count, ready[c->count]);
 	craton__commit_request__init(&c->request);
 	c->request.complete = all && s->close_op && !s->complete;
 	if (all && s->tail.wanted)
 		take_tail(c, s);
-	if (c->count == 0 && !c->request.complete && !c->request.tail.len) {
-		commit_free(c);
-		return;
-	}
 	c->stream = s;
 	c->request.inode = s->inode;
 	c->request.epoch = s->epoch;

@@ -24,6 +24,7 @@
 enum {
 	NODE_SLOTS = 32,
 	DEPTH_MAX = 12, /* 16^12 rows: more than there is memory */
+	ARENA_FIRST_BYTES = 16 << 10,
 	ARENA_STEP_BYTES = 1 << 20,
 	ARENA_ALIGN = 8,
 };
@@ -46,6 +47,7 @@ struct node {
 
 struct arena_step {
 	struct arena_step *next;
+	size_t bytes;
 	uint8_t data[];
 };
 
@@ -59,19 +61,31 @@ struct memtable {
 
 /* ---- arena ---- */
 
+/* Each step is twice as large as the one before it: most tables stay small, and a fresh megabyte costs more than what is put there. */
+static struct arena_step *step_new(size_t after_bytes, size_t at_least)
+{
+	size_t bytes = after_bytes ? 2 * after_bytes : ARENA_FIRST_BYTES;
+	struct arena_step *step;
+
+	if (bytes < at_least || bytes > ARENA_STEP_BYTES)
+		bytes = ARENA_STEP_BYTES;
+	step = mem_alloc(sizeof(*step) + bytes);
+	step->next = NULL;
+	step->bytes = bytes;
+	return step;
+}
+
 static void *arena_alloc(struct memtable *t, size_t bytes)
 {
 	void *p;
 
 	bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 	CHECK(bytes <= ARENA_STEP_BYTES);
-	if (!t->current || bytes > ARENA_STEP_BYTES - t->used) {
+	while (!t->current || bytes > t->current->bytes - t->used) {
 		struct arena_step **next = t->current ? &t->current->next : &t->first;
 
-		if (!*next) {
-			*next = mem_alloc(sizeof(**next) + ARENA_STEP_BYTES);
-			(*next)->next = NULL;
-		}
+		if (!*next)
+			*next = step_new(t->current ? t->current->bytes : 0, bytes);
 		t->current = *next;
 		t->used = 0;
 	}
