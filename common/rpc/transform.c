@@ -36,10 +36,30 @@ static void xor_close(void *state)
 	mem_free(state);
 }
 
+static uint8_t xor_key(uint64_t pos, bool from_server)
+{
+	return (uint8_t)(pos * 167 + (from_server ? 0x5a : 0xc3));
+}
+
+/* Eight at a time: eight places on, each byte of the key is 8 * 167 mod 256 = 0x38 more. */
 static void xor_bytes(uint8_t *out, const uint8_t *in, size_t len, uint64_t pos, bool from_server)
 {
-	for (size_t i = 0; i < len; i++)
-		out[i] = in[i] ^ (uint8_t)((pos + i) * 167 + (from_server ? 0x5a : 0xc3));
+	const uint64_t low = 0x7f7f7f7f7f7f7f7fu, step = 0x3838383838383838u;
+	uint8_t first[8];
+	uint64_t key, v;
+	size_t i = 0;
+
+	for (size_t j = 0; j < sizeof(first); j++)
+		first[j] = xor_key(pos + j, from_server);
+	memcpy(&key, first, sizeof(key));
+	for (; i + 8 <= len; i += 8) {
+		memcpy(&v, in + i, sizeof(v));
+		v ^= key;
+		memcpy(out + i, &v, sizeof(v));
+		key = ((key & low) + step) ^ (key & ~low);
+	}
+	for (; i < len; i++)
+		out[i] = in[i] ^ xor_key(pos + i, from_server);
 }
 
 static int xor_wrap(void *state, const void *plain, size_t len, struct buf *out)
