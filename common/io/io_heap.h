@@ -15,8 +15,14 @@ struct io_heap_node {
 	uint64_t idx;         /* place in the heap + 1; 0: not in it */
 } __attribute__((may_alias)); /* also lives in io_op.slot */
 
+/* Deadlines lie side by side: nodes are scattered over memory, and are looked at only when they move. */
+struct io_heap_entry {
+	uint64_t key, seq;
+	struct io_heap_node *node;
+};
+
 struct io_heap {
-	struct io_heap_node **nodes;
+	struct io_heap_entry *entries;
 	size_t count, cap;
 	uint64_t next_seq;
 };
