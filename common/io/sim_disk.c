@@ -506,7 +506,6 @@ static int64_t sim_perform_read(struct sim_host *host, struct io_op *op, struct 
 		const struct iovec *iov = &op->rw.iov[i];
 		uint64_t n = sim__inode_read(file->inode, iov->iov_base, iov->iov_len, at);
 
-		sim_op_of(op)->crc = crc32c_extend(sim_op_of(op)->crc, iov->iov_base, n);
 		at += n;
 		if (n < iov->iov_len)
 			break;

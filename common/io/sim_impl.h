@@ -33,7 +33,7 @@ struct sim_event {
 struct sim_op {
 	struct sim_event event;
 	uint64_t progress;
-	uint32_t crc; /* of the data moved */
+	uint32_t crc; /* of what is sent or written: what is received and read follows from that */
 	uint32_t stage;
 	struct sim_host *host;
 	void *object; /* open file, or the near end of a connection being made */

@@ -252,7 +252,6 @@ static bool sim_take(struct sim_end *end, struct io_op *op, uint64_t total)
 		if (n > total - s->progress)
 			n = total - s->progress;
 		sim_scatter(op->rw.iov, op->rw.iov_count, s->progress, segment->data + segment->taken, n);
-		s->crc = crc32c_extend(s->crc, segment->data + segment->taken, n);
 		s->progress += n;
 		segment->taken += (uint32_t)n;
 		end->inbox_bytes -= n;

@@ -22,6 +22,11 @@ void content_fill(struct content content, uint64_t offset, uint8_t *buf, uint64_
 {
 	uint64_t done = 0;
 
+	for (; offset % 8 == 0 && done + 8 <= len; done += 8) {
+		uint64_t word = content_word(content.id, (offset + done) / 8);
+
+		memcpy(buf + done, &word, 8);
+	}
 	while (done < len) {
 		uint64_t at = offset + done, word = content_word(content.id, at / 8), skip = at % 8;
 		uint64_t n = 8 - skip < len - done ? 8 - skip : len - done;
