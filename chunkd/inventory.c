@@ -20,7 +20,7 @@ enum {
 	MISSING_MAX = LIMIT_DROPS,
 };
 
-static const uint64_t MS_NS = 1000 * 1000;
+static const uint64_t MS_NS = 1000 * 1000, RANGE_DONE = UINT64_MAX;
 
 struct inventory {
 	struct chunkd *ch;
@@ -37,7 +37,7 @@ struct inventory {
 	uint64_t differing[DIFFERING_MAX];
 	size_t differing_count, differing_at;
 	uint64_t list_from; /* in the range being listed */
-	uint64_t resume;    /* list on from here when the missing ones are confirmed; 0: the range is done */
+	uint64_t resume;    /* list on from here when the missing ones are confirmed; RANGE_DONE: nothing more */
 	struct copy_id slice[SLICE];
 	Craton__InventoryRange range[LIMIT_INVENTORY_RANGES], *ranges[LIMIT_INVENTORY_RANGES];
 	Craton__CopyId copy[LIMIT_INVENTORY_COPIES], *copies[LIMIT_INVENTORY_COPIES];
@@ -227,7 +227,7 @@ static void next_range(struct inventory *v)
 
 static void after_listing(struct inventory *v)
 {
-	if (v->resume) {
+	if (v->resume != RANGE_DONE) {
 		v->list_from = v->resume;
 		send_copies(v);
 	} else {
@@ -257,15 +257,14 @@ static void take_listing(struct inventory *v, const Craton__InventoryReply *m)
 {
 	struct index *index = v->ch->disks[v->at]->index;
 	uint64_t to = v->request.to, from = v->request.from;
-	bool whole = m->next == to &&
-		(to == v->to || to % INVENTORY_RANGE_BLOCKS == 0) && m->n_missing < MISSING_MAX;
+	bool whole = m->next == to && (to == v->to || to % INVENTORY_RANGE_BLOCKS == 0);
 	struct index_row row;
 
 	if (m->next < from || m->next > to || (m->next == from && !m->orphans) || m->n_missing > MISSING_MAX) {
 		finish(v, false);
 		return;
 	}
-	v->resume = whole ? 0 : m->next;
+	v->resume = whole ? RANGE_DONE : m->next;
 	request_begin(v, MODE_MISSING, 0, 0);
 	for (size_t i = 0; i < m->n_missing; i++) {
 		struct copy_id copy = {m->missing[i]->block, m->missing[i]->incarnation, (uint8_t)m->missing[i]->index};
@@ -273,8 +272,8 @@ static void take_listing(struct inventory *v, const Craton__InventoryReply *m)
 		if (m->missing[i]->index < LIMIT_WIDTH && index_get(index, &copy, &row) == ERR_NOENT)
 			add_copy(v, &copy);
 	}
-	if (m->n_missing == MISSING_MAX) /* there may be more: ask for this part again */
-		v->resume = v->request.n_copies ? from : v->resume;
+	if (m->n_missing == MISSING_MAX && v->request.n_copies) /* there may be more: ask for this part again */
+		v->resume = from;
 	if (v->request.n_copies)
 		request_send(v);
 	else

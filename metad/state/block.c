@@ -108,6 +108,15 @@ static bool covers_tail(const struct state_inode *file, const struct state_commi
 	return file->tail_bytes && overlaps(file->tail_offset, file->tail_bytes, b->file_offset, b->length);
 }
 
+/* It begins where the tail does and holds all of it, but nothing of a hole behind it: that is written already, as zeros. */
+static bool replaces_tail(const struct state_inode *file, const struct state_commit_block *b)
+{
+	uint64_t tail_end = file->tail_offset + file->tail_bytes;
+
+	return b->file_offset == file->tail_offset && b->length >= file->tail_bytes &&
+		(b->length == file->tail_bytes || file->size <= tail_end);
+}
+
 static int check_overlap(
 	struct state *s, const struct state_inode *file, const struct state_cmd_commit *cmd, uint32_t at)
 {
@@ -115,7 +124,7 @@ static int check_overlap(
 	struct state_extent extent;
 	int code;
 
-	if (covers_tail(file, b) && (b->file_offset != file->tail_offset || b->length < file->tail_bytes))
+	if (covers_tail(file, b) && !replaces_tail(file, b))
 		return ERR_EXIST;
 	for (uint32_t i = 0; i < at; i++) {
 		const struct state_commit_block *o = &cmd->blocks[i];

@@ -461,6 +461,8 @@ void state__missing(struct state *s, const struct state_cmd_copies *cmd, struct 
 		const struct state_copy *copy = &cmd->copies[i];
 		struct state_block *row = &s->blocks[0];
 
+		if (copy->block >= s->meta.floor)
+			continue; /* no inventory speaks of them: its disk may have been listed before they came */
 		/* not the copies that only an intent names: they are not there yet */
 		if (!row_names(s, cmd->disk, copy, row) || !row->chunks[copy->index].present)
 			continue;

@@ -202,6 +202,9 @@ START_TEST(test_what_is_on_its_way_is_not_missing)
 {
 	begin(8, 1, 0);
 	ck_assert_int_eq(intent(2, 7, row()->version), 0);
+	b->time_ms += STATE_FLOOR_DELAY_MS;
+	b->cmd.type = STATE_CMD_TICK;
+	ck_assert_int_eq(state_bed_run(b), 0);
 	b->cmd.type = STATE_CMD_MISSING;
 	b->cmd.copies = (struct state_cmd_copies){.disk = 7, .generation = 1, .count = 1};
 	b->cmd.copies.copies[0] = (struct state_copy){.block = block, .index = 2, .incarnation = 256};

@@ -394,6 +394,7 @@ START_TEST(test_tail)
 	ck_assert_int_eq(truncate_to("f", MIB + 9), 0); /* the tail stays where it is; nothing more can be put into it */
 	ck_assert_int_eq(open_append("f"), 0);
 	ck_assert_int_eq(commit_tail(MIB, data, 20, false), ERR_EXIST);
+	ck_assert_int_eq(commit_at(first + 1, MIB, MIB, false), ERR_EXIST); /* the hole is written: as zeros */
 	ck_assert_int_eq(commit_at(first + 1, MIB + 9, MIB, true), 0);
 	check_file("f", 2 * MIB + 9);
 	ck_assert_int_eq(truncate_to("f", MIB), 0);
