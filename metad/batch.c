@@ -20,7 +20,7 @@
 
 enum {
 	FIRST_ITEMS = 64,
-	SMALL_COMMAND_ROWS = 8,  /* those not named in rows_of */
+	ENTRY_OWN_ROWS = 1, /* the meta row */
 };
 
 static void batches_move(struct metad *md);
@@ -49,7 +49,8 @@ static void batch_clear(struct batch *batch)
 {
 	wcursor_init(&batch->w, batch->data, LIMIT_LOG_ENTRY_BYTES);
 	wcursor_zeros(&batch->w, STATE_ENTRY_HEADER_BYTES);
-	batch->count = batch->answered = batch->rows = 0;
+	batch->count = batch->answered = 0;
+	batch->rows = ENTRY_OWN_ROWS;
 }
 
 static void batch_free(struct batch *batch)
@@ -155,22 +156,6 @@ static void batches_move(struct metad *md)
 		metad__maybe_stopped(md);
 }
 
-/*
- * The most rows that a command writes. Bulk work (a registration, a step of the collector) may write up to
- * STATE_COMMAND_ROWS; there is only one of a kind under way, so the small number does for it.
- */
-static uint32_t rows_of(const struct state_cmd *cmd)
-{
-	uint32_t rows = SMALL_COMMAND_ROWS;
-
-	if (cmd->type == STATE_CMD_COMMIT)
-		for (uint32_t i = 0; i < cmd->commit.block_count; i++)
-			rows += 2u + cmd->commit.blocks[i].width; /* itself, its extent, the reverse index */
-	if (cmd->type == STATE_CMD_MKDIR && cmd->mkdir.parents)
-		rows += 3 * LIMIT_PATH_DEPTH;
-	return rows;
-}
-
 static bool has_room(const struct batch *batch, uint32_t rows)
 {
 	return batch->count == 0 || batch->rows + rows <= METAD_ENTRY_ROWS;
@@ -180,7 +165,7 @@ static bool has_room(const struct batch *batch, uint32_t rows)
 static struct batch *batch_take(struct metad *md)
 {
 	struct batcher *b = &md->batcher;
-	uint32_t rows = rows_of(&md->cmd);
+	uint32_t rows = state_cmd_rows(&md->cmd) + state_session_rows(&md->state, &md->cmd.request);
 
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (!b->open) {

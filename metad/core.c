@@ -353,7 +353,7 @@ static int open_journal(struct metad *md, struct err *err)
 		.dir = md->dir,
 		.backend = md->options.backend,
 		.segment_bytes = md->options.log_segment_bytes,
-		.entry_growth_bytes = LIMIT_LOG_ENTRY_BYTES + METAD_ENTRY_ROWS * METAD_ROW_BYTES,
+		.entry_growth_bytes = LIMIT_LOG_ENTRY_BYTES + METAD_ENTRY_ROWS * STATE_ROW_MEMORY_BYTES,
 		.room_bytes = METAD_ROOM_BYTES,
 		.apply = metad__apply,
 		.on_fatal = on_journal_fatal,

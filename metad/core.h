@@ -31,7 +31,6 @@ enum {
 	METAD_BATCHES = 64,                /* open, held and in flight: 16 MiB of entries; beyond it: ERR_OVERLOADED */
 	METAD_BATCHES_IN_FLIGHT = 2, /* as many as the log writes at once: what comes meanwhile shares the next one */
 	METAD_ENTRY_ROWS = 8192, /* that the commands of one entry may write: the table in memory keeps room for them */
-	METAD_ROW_BYTES = 512,   /* of memory for one, but for bytes that came with the command: the longest key and name */
 	METAD_RANGE_BLOCKS = 16384,  /* block ids reserved at once */
 	METAD_RANGE_MARGIN_MS = 5 * 1000, /* a range is replaced this long before it must not be used any more */
 	METAD_AVOID_DISKS = 256,          /* of one request; also of those that it calls slow */

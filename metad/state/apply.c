@@ -27,11 +27,13 @@ void state__fault(struct state *s, const char *fmt, ...)
 
 void state__put(struct state *s, const struct state_key *key, const uint8_t *value, size_t len)
 {
+	s->rows_changed++;
 	kv_put(s->kv, state_key_slice(key), slice_of(value, len));
 }
 
 void state__del(struct state *s, const struct state_key *key)
 {
+	s->rows_changed++;
 	kv_del(s->kv, state_key_slice(key));
 }
 

@@ -29,6 +29,7 @@
 
 enum {
 	STATE_COMMAND_ROWS = 1024,
+	STATE_ROW_MEMORY_BYTES = 512, /* that a row takes in the table's memory, but for bytes that came with the command: the longest key and name */
 	STATE_SERVERS = LIMIT_DISKS, /* ids are never reused: registrations of a cluster's life */
 	STATE_FLOOR_DELAY_MS = 60 * 1000 + LIMIT_TOKEN_LIFE_MS + 5 * 60 * 1000, /* after a range's reservation */
 	STATE_RANGE_ISSUE_MS = 60 * 1000, /* a leader gives ids of a range only this long */
@@ -93,6 +94,8 @@ struct state {
 	/* count changes since the process started: caches of status and placement watch them */
 	uint64_t fleet_version, blocks_version;
 
+	uint64_t rows_changed; /* since the process started */
+
 	struct state_cmd cmd;         /* the one being applied */
 	struct state_inode inodes[4]; /* scratch of the commands: too big for a comfortable stack */
 	struct state_block blocks[LIMIT_COMMIT_BLOCKS + 1];
@@ -154,6 +157,11 @@ void state_close(struct state *s);
 typedef void state_result_fn(
 	void *ctx, uint32_t number, const struct state_cmd *cmd, const struct state_result *result);
 int state_apply(struct state *s, struct slice entry, state_result_fn *result, void *ctx, struct err *err);
+
+/* The most rows of STATE_ROW_MEMORY_BYTES that the command may change, but for the meta row and that of its session. */
+uint32_t state_cmd_rows(const struct state_cmd *cmd);
+/* As how many of them the row of its session counts, which grows by the replies that its client still waits for. */
+uint32_t state_session_rows(const struct state *s, const struct state_request *request);
 
 /*
  * 0, or why nothing that was read since may be believed: the table failed, or a row was damaged. Whoever answers a read

@@ -17,7 +17,8 @@
 #include "common/io/io_sim.h"
 #include "metad/state/state.h"
 
-enum { STATE_BED_DISKS = 9, STATE_BED_ENTRY_BYTES = 64 << 10, STATE_BED_ENTRIES = 8192, STATE_BED_MIB = 1 << 20 };
+enum { STATE_BED_DISKS = 9, STATE_BED_ENTRY_BYTES = 64 << 10, STATE_BED_ENTRIES = 8192, STATE_BED_MIB = 1 << 20,
+       STATE_BED_NODES_BYTES = 4096 /* of the table in memory, which happen to be split just now */ };
 
 struct state_bed {
 	struct sim *sim;
@@ -66,6 +67,9 @@ static inline int state_bed_run(struct state_bed *b)
 {
 	uint8_t *bytes = mem_alloc(STATE_BED_ENTRY_BYTES);
 	struct state_entry entry = {.cluster_version = STATE_CLUSTER_VERSION, .time_ms = b->time_ms, .count = 1};
+	/* the meta row is written with each entry, so is that of the session */
+	uint64_t rows = b->s.rows_changed + 1 + state_cmd_rows(&b->cmd) + (b->cmd.request.session != 0), memory;
+	struct kv_stats before, after;
 	struct wcursor w;
 	struct err err;
 	int code;
@@ -77,9 +81,15 @@ static inline int state_bed_run(struct state_bed *b)
 	ck_assert(!w.failed && b->log_count < STATE_BED_ENTRIES);
 	bytes = mem_realloc(bytes, w.len);
 	b->log[b->log_count++] = slice_of(bytes, w.len);
+	memory = w.len + (1 + state_cmd_rows(&b->cmd) + state_session_rows(&b->s, &b->cmd.request)) * STATE_ROW_MEMORY_BYTES;
+	kv_get_stats(b->kv, &before);
 	code = state_apply(&b->s, slice_of(bytes, w.len), state_bed_take, b, &err);
 	ck_assert_msg(code == 0, "%s", err.text);
 	kv_applied(b->kv, ++b->index);
+	ck_assert_msg(b->s.rows_changed <= rows, "command %u changed %llu rows more than it may", b->cmd.type,
+		(unsigned long long)(b->s.rows_changed - rows));
+	kv_get_stats(b->kv, &after);
+	ck_assert_uint_le(after.memory_bytes - before.memory_bytes, memory + STATE_BED_NODES_BYTES);
 	return b->res.status;
 }
 
