@@ -517,6 +517,7 @@ static void scan_settle(struct kv_scan *scan)
 		}
 		if (!best.tombstone)
 			break;
+		scan->kv->stats.passed_rows++;
 		scan_step_all_at_key(scan);
 	}
 	scan->key = best.key;

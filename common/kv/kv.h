@@ -129,6 +129,7 @@ void kv_snapshot_close(struct kv_snapshot *snapshot);
 struct kv_stats {
 	uint64_t memory_bytes, commits, committed_rows, backing_bytes, backing_rows;
 	uint64_t last_commit_ns, longest_commit_ns;
+	uint64_t passed_rows; /* deleted ones that scans had to step over: they are in the way until the next commit */
 };
 void kv_get_stats(struct kv *kv, struct kv_stats *ret_stats);
 

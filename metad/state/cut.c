@@ -81,12 +81,14 @@ static void lose_bytes(struct state *s, struct state_inode *file, uint64_t bytes
 
 bool state__cut(struct state *s, struct state_inode *file, uint64_t offset)
 {
+	uint64_t from = offset; /* not `offset` again and again: the deleted ones are still in the way of a scan */
 	struct state_extent e;
 	struct state_key key;
 
 	for (int i = 0; i < LIMIT_CUT_EXTENTS; i++) {
-		if (state_extent_get(s, file->id, offset, &e))
+		if (state_extent_get(s, file->id, from, &e))
 			return true;
+		from = e.offset + e.length;
 		state_key_extent(&key, file->id, e.offset + e.length);
 		state__del(s, &key);
 		if (e.offset < offset) {
@@ -101,7 +103,7 @@ bool state__cut(struct state *s, struct state_inode *file, uint64_t offset)
 			leave_block(s, e.block, file);
 		}
 	}
-	return state_extent_get(s, file->id, offset, &e) != 0;
+	return state_extent_get(s, file->id, from, &e) != 0;
 }
 
 static void cut_tail(struct state *s, struct state_inode *file, uint64_t offset)

@@ -36,23 +36,25 @@ void state__lease_take(struct state *s, struct state_inode *file)
 		return;
 	file->lease = session->id;
 	session->lease_count++;
+	if (file->id < session->lease_from)
+		session->lease_from = file->id;
 	state_key_pair(&key, STATE_TABLE_LEASE, session->id, file->id);
 	state__put(s, &key, &version, sizeof(version));
 }
 
-/* The first inode that the session holds. */
-static int first_lease(struct state *s, uint64_t session, uint64_t *ret_inode)
+/* The first inode that the session holds. Not from 0 on: what was given up just before is still in the way of a scan. */
+static int first_lease(struct state *s, const struct state_session *session, uint64_t *ret_inode)
 {
 	struct state_key key;
 	struct kv_scan scan;
 	uint64_t owner = 0;
 
-	state_key_pair(&key, STATE_TABLE_LEASE, session, 0);
+	state_key_pair(&key, STATE_TABLE_LEASE, session->id, session->lease_from);
 	kv_seek(s->kv, &scan, state_key_slice(&key));
 	if (!kv_scan_valid(&scan) || !state_key_parse_pair(scan.key, STATE_TABLE_LEASE, &owner, ret_inode))
 		owner = 0;
 	kv_scan_end(&scan);
-	return owner == session ? 0 : ERR_NOENT;
+	return owner == session->id ? 0 : ERR_NOENT;
 }
 
 int state__lease_give_up(struct state *s, struct state_session *session)
@@ -60,11 +62,12 @@ int state__lease_give_up(struct state *s, struct state_session *session)
 	struct state_inode *file = &s->inodes[0];
 	uint64_t inode;
 
-	if (first_lease(s, session->id, &inode) || state_inode_get(s, inode, file) || file->lease != session->id) {
+	if (first_lease(s, session, &inode) || state_inode_get(s, inode, file) || file->lease != session->id) {
 		state__fault(s, "the leases of session %llu are not what they were counted to be",
 			(unsigned long long)session->id);
 		return ERR_CORRUPT;
 	}
+	session->lease_from = inode + 1;
 	state__epoch_raise(s, file);
 	if (file->flags & STATE_INODE_HIDDEN) {
 		state__file_drop(s, file, STATE_INODE_REMOVED, file->ctime_ns);

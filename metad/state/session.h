@@ -49,6 +49,7 @@ struct state_session {
 	uint64_t low;       /* lowest number that its client still waits for, as it said last */
 	uint64_t opened_ms; /* state time */
 	uint32_t lease_count;
+	uint64_t lease_from; /* it holds no inode below this one; in memory only */
 	bool ending; /* refused to its client; its leases are being given up */
 	char name[STATE_SESSION_NAME_BYTES];
 	struct state_reply replies[STATE_WINDOW]; /* by seq % STATE_WINDOW */

@@ -252,6 +252,15 @@ static inline uint64_t bed_rows(struct state_bed *b, enum state_table table)
 	return count;
 }
 
+/* Deleted rows that scans had to step over. */
+static inline uint64_t bed_passed_rows(struct state_bed *b)
+{
+	struct kv_stats stats;
+
+	kv_get_stats(b->kv, &stats);
+	return stats.passed_rows;
+}
+
 /* The row that waits for the file to be closed everywhere, made now or at `time_ms`. */
 static inline bool bed_is_orphan(struct state_bed *b, uint64_t inode)
 {

@@ -262,6 +262,29 @@ START_TEST(test_end_in_steps)
 }
 END_TEST
 
+/* Each lease is found where the last one was given up: of a hundred thousand files the end would take minutes else. */
+START_TEST(test_end_is_linear)
+{
+	enum { FILES = 1000 };
+	uint64_t one, passed;
+	char path[16];
+
+	state_bed_open(b);
+	one = bed_session(b);
+	for (int i = 0; i < FILES; i++) {
+		snprintf(path, sizeof(path), "f%d", i);
+		open_as(one, (uint64_t)i + 1, path, STATE_CMD_CREATE, true);
+	}
+	passed = bed_passed_rows(b);
+	do {
+		ck_assert_int_eq(bed_end_session(b, one), 0);
+	} while (b->res.more);
+	ck_assert_uint_eq(bed_rows(b, STATE_TABLE_LEASE), 0);
+	ck_assert_uint_le(bed_passed_rows(b) - passed, 2 * FILES);
+	state_bed_close(b);
+}
+END_TEST
+
 /* A lease goes with its file, however that goes. */
 START_TEST(test_lease_ends_with_its_file)
 {
@@ -316,4 +339,4 @@ END_TEST
 
 UNIT_MAIN("state_session", test_example, test_refusals_are_remembered, test_window, test_ids_are_never_used_again,
 	test_replies_are_whole, test_later_writer_takes_over, test_end_gives_leases_up, test_end_in_steps,
-	test_lease_ends_with_its_file, test_orphans)
+	test_end_is_linear, test_lease_ends_with_its_file, test_orphans)
