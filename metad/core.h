@@ -176,6 +176,8 @@ struct metad_repair; /* handlers_repair.c */
 struct sessions {
 	struct map heard; /* session -> struct heard */
 	struct map held;  /* inode that was unlinked -> state time until which a client has it open, as it said */
+	struct map held_before; /* the same, said before held_from_ms: what is in neither is forgotten */
+	uint64_t held_from_ms;
 	uint64_t expired, lost, forged, out_of_window;
 	uint64_t checked_ns;
 	uint64_t orphan_count; /* of the last pass */

@@ -25,6 +25,7 @@ void metad__sessions_init(struct metad *md)
 {
 	map_init(&md->sessions.heard);
 	map_init(&md->sessions.held);
+	map_init(&md->sessions.held_before);
 }
 
 void metad__sessions_fini(struct metad *md)
@@ -37,6 +38,7 @@ void metad__sessions_fini(struct metad *md)
 		mem_free(heard);
 	map_fini(&md->sessions.heard);
 	map_fini(&md->sessions.held);
+	map_fini(&md->sessions.held_before);
 }
 
 void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_status)
@@ -146,10 +148,10 @@ void metad__session_renew(void *ctx, struct rpc_req *req)
 		rpc_reply_status(req, ERR_MSGSIZE);
 		return;
 	}
-	for (size_t i = 0; i < msg->n_open_inodes; i++)
-		hold(md, msg->open_inodes[i], now_ms + LIMIT_SESSION_MS);
-	if (msg->session)
+	if (msg->session) /* without one: a client that only reads */
 		status = check_session(md, msg->session, msg->secret);
+	for (size_t i = 0; i < msg->n_open_inodes && !status; i++)
+		hold(md, msg->open_inodes[i], now_ms + LIMIT_SESSION_MS);
 	reply.state_time_ms = now_ms;
 	metad__reply_read(md, req, status, &reply.base);
 }
@@ -258,13 +260,23 @@ static void on_released(struct metad *md, void *arg, int status, const struct st
 	md->sessions.releasing = false;
 }
 
-static bool is_held(struct metad *md, uint64_t inode, uint64_t now_ms)
+static bool is_held(const struct metad *md, uint64_t inode, uint64_t now_ms)
 {
-	uint64_t until_ms = (uintptr_t)map_get(&md->sessions.held, inode);
+	return (uintptr_t)map_get(&md->sessions.held, inode) > now_ms ||
+		(uintptr_t)map_get(&md->sessions.held_before, inode) > now_ms;
+}
 
-	if (until_ms && until_ms <= now_ms)
-		map_remove(&md->sessions.held, inode);
-	return until_ms > now_ms;
+/* What is older than LIMIT_SESSION_MS holds nothing any more, also what nobody ever asks for again. */
+static void forget_held(struct metad *md, uint64_t now_ms)
+{
+	struct sessions *ss = &md->sessions;
+
+	if (now_ms < ss->held_from_ms + LIMIT_SESSION_MS)
+		return;
+	map_fini(&ss->held_before);
+	ss->held_before = ss->held;
+	map_init(&ss->held);
+	ss->held_from_ms = now_ms;
 }
 
 static uint64_t wait_ms(const struct metad *md, uint64_t time_ms)
@@ -313,6 +325,7 @@ void metad__check_sessions(struct metad *md)
 		return;
 	md->sessions.checked_ns = now_ns;
 	check_silence(md, now_ns);
+	forget_held(md, metad__now_ms(md));
 	if (md->sessions.releasing || now_ns - md->started_ns < wait_ms(md, 0) * MS_NS)
 		return;
 	collect_orphans(md, metad__now_ms(md));

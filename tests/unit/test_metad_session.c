@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions as clients see them: retries over crashes, silence, forgeries, unlinked files that are open. */
-#include "metad/state/session.h"
+#include "metad/core.h"
 #include "tests/lib/metad_bed.h"
 #include "tests/lib/unit.h"
 
@@ -195,6 +195,35 @@ START_TEST(test_unlinked_but_open)
 }
 END_TEST
 
+static size_t held_count(void)
+{
+	return b->md->sessions.held.count + b->md->sessions.held_before.count;
+}
+
+/* Who does not know the session's secret holds nothing; what was held is forgotten. */
+START_TEST(test_who_may_hold)
+{
+	Craton__RequestId forged, reader = CRATON__REQUEST_ID__INIT;
+	uint64_t inode, epoch;
+
+	metad_bed_open_sim(b, 8);
+	ck_assert_int_eq(bed_open_file(b, "f", false, &inode, &epoch), 0);
+	unlink_file("f");
+	forged = b->session;
+	forged.secret++;
+	ck_assert_int_eq(bed_renew(b, &forged, &inode, 1), ERR_PERM);
+	ck_assert_uint_eq(held_count(), 0);
+	forged.session += 1000;
+	ck_assert_int_eq(bed_renew(b, &forged, &inode, 1), ERR_SESSION_LOST);
+	ck_assert_uint_eq(held_count(), 0);
+	ck_assert_int_eq(bed_renew(b, &reader, &inode, 1), 0);
+	ck_assert_uint_eq(held_count(), 1);
+	metad_bed_sleep(b, 200 * 1000);
+	ck_assert_uint_eq(held_count(), 0);
+	metad_bed_close(b);
+}
+END_TEST
+
 START_TEST(test_too_many_open_files)
 {
 	static uint64_t inodes[LIMIT_OPEN_FILES + 1];
@@ -293,4 +322,4 @@ START_TEST(test_once_over_crashes)
 END_TEST
 
 UNIT_MAIN("metad_session", test_example, test_what_is_refused, test_silence_ends_a_session, test_close,
-	test_unlinked_but_open, test_too_many_open_files, test_once_over_crashes)
+	test_unlinked_but_open, test_who_may_hold, test_too_many_open_files, test_once_over_crashes)
