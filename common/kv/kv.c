@@ -25,7 +25,7 @@
 enum {
 	KV_FREEZE_BYTES = 16 << 20,
 	KV_FREEZE_MS = 100,
-	KV_FREE_SHARE = 4,               /* 1/4 of the room beside a running commit is given at once, the rest by time */
+	KV_FREE_SHARE = 4, /* 1/4 of the room beside a running commit is given at once, the rest by time */
 	KV_COMMIT_BYTES_PER_MS = 16 << 10, /* before it is known how fast commits are */
 	KV_SPEED_BYTES = 1 << 20,          /* what it takes to learn that from a commit */
 };
@@ -50,7 +50,7 @@ struct kv {
 	struct memtable *active, *frozen; /* frozen is empty unless a commit runs */
 	uint64_t applied;                 /* by the owner */
 	uint64_t frozen_applied;          /* of the newest commit, running or done */
-	uint64_t committed_applied;       /* of the newest commit done */
+	uint64_t committed_applied;       /* of the newest commit done in this life; 0: none */
 	uint64_t trim_index;
 	bool half_applied;   /* puts since the last kv_applied */
 	uint64_t generation; /* moves when values and scans end */
@@ -60,8 +60,8 @@ struct kv {
 	bool commit_running, commit_ended, commit_sync;
 	int commit_code;
 	uint64_t commit_start_ns, commit_end_ns;
-	uint64_t freeze_ns_at;        /* when the running commit was started */
-	uint64_t bytes_per_ms;        /* that commits write: a moving average */
+	uint64_t freeze_ns_at; /* when the running commit was started */
+	uint64_t bytes_per_ms; /* that commits write: a moving average */
 	struct err commit_err;
 
 	struct io_op timer;
@@ -132,7 +132,7 @@ int kv_open(struct io *io, const struct kv_options *options, struct kv **ret_kv,
 	kv->active = memtable_new();
 	kv->frozen = memtable_new();
 	kv->bytes_per_ms = KV_COMMIT_BYTES_PER_MS;
-	kv->applied = kv->frozen_applied = kv->committed_applied = applied;
+	kv->applied = kv->frozen_applied = applied;
 	io_turn_hook_init(&kv->hook, run_hook);
 	list_init(&kv->waiters);
 	*ret_kv = kv;
@@ -169,6 +169,10 @@ static void finish(struct kv *kv)
 
 /* ---- commit ---- */
 
+/*
+ * The first commit of a life is synced: the one that it found may have been left by a sync that failed, and then no later sync makes that
+ * one durable. Until there is one of this life, the log behind it is needed, and so is the room of the commit before it.
+ */
 static void freeze(struct kv *kv, bool sync)
 {
 	struct memtable *empty = kv->frozen;
@@ -177,7 +181,7 @@ static void freeze(struct kv *kv, bool sync)
 	kv->frozen = kv->active;
 	kv->active = empty;
 	kv->frozen_applied = kv->applied;
-	kv->commit_sync = sync;
+	kv->commit_sync = sync || !kv->committed_applied;
 	kv->freeze_ns_at = io_now_ns(kv->io);
 	kv->commit_running = true;
 	kv->commit_ended = false;

@@ -15,7 +15,7 @@
  * there from earlier uses has lower marks. The log's id, which no client knows, keeps bytes of an entry from being
  * taken for such a frame.
  *
- * Nothing is changed before all that is decided.
+ * Nothing is changed before all that is decided; what is found is synced first.
  */
 #include "common/base/check.h"
 #include "common/base/mem.h"
@@ -260,21 +260,23 @@ static void sort_segments(struct wal *wal, struct wal_segment *last)
 	}
 }
 
-/* What was read may lie in caches only; nothing may rest on it before it is durable. Writes were under way in two
- * segments at most. */
-static int sync_tail(struct wal *wal, struct wal_segment *last, struct err *err)
+/*
+ * What is read may lie in caches only: of a life that was killed with writes under way. The table may be committed while the log is
+ * replayed, and must not be ahead of it after a loss of power; so all of it is made durable first.
+ */
+static int sync_found(struct wal *wal, struct err *err)
 {
-	struct wal_segment *s = last;
 	char path[WAL_PATH_BYTES];
 	int rc;
 
-	for (int i = 0; i < WAL_WRITES && &s->link != &wal->live; i++) {
+	LIST_FOREACH(it, &wal->live) {
+		struct wal_segment *s = LIST_ENTRY(it, struct wal_segment, link);
+
 		rc = io_fdatasync(wal->io, s->fd);
 		if (rc) {
 			wal__segment_path(wal, s->number, path);
 			return err_set(err, rc, "%s: cannot sync: %s", path, err_text(rc));
 		}
-		s = LIST_ENTRY(s->link.prev, struct wal_segment, link);
 	}
 	return 0;
 }
@@ -289,7 +291,9 @@ int wal__recover(struct wal *wal, uint64_t from,
 	int rc;
 
 	wal->next_number = 0;
-	rc = walk(&r, from, each, each_ctx, &end, err);
+	rc = sync_found(wal, err);
+	if (!rc)
+		rc = walk(&r, from, each, each_ctx, &end, err);
 	if (!rc && wal->next_number == 0) {
 		wal__segment_path(wal, end.segment->number, path);
 		rc = err_set(
@@ -299,8 +303,6 @@ int wal__recover(struct wal *wal, uint64_t from,
 		rc = look_for_proof(&r, end, &proof, &proof_at, err);
 	if (!rc && proof)
 		rc = report_corruption(wal, missing_frame(&r, end, proof_at), proof_at, err);
-	if (!rc)
-		rc = sync_tail(wal, end.segment, err);
 	if (!rc)
 		sort_segments(wal, end.segment);
 	mem_free(r.buf);

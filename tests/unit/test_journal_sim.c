@@ -39,7 +39,8 @@ struct bed {
 	uint64_t submitted, acknowledged; /* indices */
 	uint64_t stamp[ENTRIES_MAX];      /* by index: what was submitted last under it */
 	uint64_t next_stamp;
-	uint64_t replayed; /* of this open */
+	uint64_t freeze_bytes; /* of the next open; 0: some dozen entries */
+	uint64_t replayed;     /* of this open */
 	uint32_t in_flight;
 	int fatal, closed_code;
 	bool closed;
@@ -102,7 +103,7 @@ static int try_open(struct bed *bed)
 		.dir = dir,
 		.backend = &kv_mem,
 		.segment_bytes = SEGMENT_BYTES,
-		.freeze_bytes = 4096,
+		.freeze_bytes = bed->freeze_bytes ? bed->freeze_bytes : 4096,
 		.freeze_ms = 2,
 		.entry_growth_bytes = 1 << 20,
 		.apply = apply_entry,
@@ -352,6 +353,56 @@ START_TEST(test_killed_after_failed_sync)
 }
 END_TEST
 
+static void try_open_run(void *ctx)
+{
+	struct bed *bed = ctx;
+	int rc = try_open(bed);
+
+	ck_assert_msg(rc == 0, "%s", bed->err.text);
+}
+
+/*
+ * The process dies with writes under way: what reached the disk is seen, and not durable. The next life replays it, and at each of the
+ * syncs of its start in turn the power fails: nothing may have been made to rest on what is lost then.
+ */
+START_TEST(test_power_lost_at_syncs_of_a_start)
+{
+	static struct bed bed;
+	uint32_t stopped = 0, replayed = 0;
+
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		for (uint64_t nth = 1;; nth += nth < 10 ? 1 : 5) {
+			bool is_open;
+
+			bed_init(&bed, seed);
+			open_journal(&bed);
+			work(&bed, 6);
+			for (int i = 0; i < 60; i++)
+				put(&bed);
+			run_for(&bed, 200000);
+			sim_set_loss(bed.host, SIM_LOSS_NONE);
+			crash(&bed);
+			sim_set_loss(bed.host, SIM_LOSS_ALL);
+			sim_stop_at_sync(bed.host, nth, NULL, NULL);
+			bed.freeze_bytes = 1; /* each entry that is replayed is committed to the table */
+			is_open = sim_try(bed.sim, try_open_run, &bed);
+			sim_stop_at_sync(bed.host, 0, NULL, NULL);
+			replayed += bed.replayed > 0;
+			crash(&bed);
+			open_journal(&bed);
+			close_journal(&bed);
+			bed_fini(&bed);
+			if (is_open)
+				break;
+			stopped++;
+			ck_assert_uint_lt(nth, 500);
+		}
+	}
+	ck_assert_uint_gt(stopped, 80);
+	ck_assert_uint_gt(replayed, 40);
+}
+END_TEST
+
 /*
  * The nth write (or sync) of the disk fails, for n = 1, 2, 3 ... until none is left to fail: what was acknowledged is there, what
  * was not is told so, the owner hears of it once, and the next open works.
@@ -506,6 +557,6 @@ START_TEST(test_full_disk)
 }
 END_TEST
 
-UNIT_MAIN("journal_sim", test_example, test_crashes, test_crashes_and_recycling,
-	test_killed_after_failed_sync, test_write_faults, test_sync_faults,
-	test_read_faults, test_flipped_bit, test_determinism, test_full_disk)
+UNIT_MAIN("journal_sim", test_example, test_crashes, test_crashes_and_recycling, test_killed_after_failed_sync,
+	test_power_lost_at_syncs_of_a_start, test_write_faults, test_sync_faults, test_read_faults, test_flipped_bit,
+	test_determinism, test_full_disk)
