@@ -138,7 +138,16 @@ void mount__req_data(struct mount_req *r, size_t len)
 
 int mount__failure(const struct mount_req *r)
 {
-	return r->op.result < 0 ? (int)-r->op.result : 0;
+	switch (r->op.result) {
+	case -ECONNREFUSED: /* that the store is away has one name here, however it was noticed: a file is no socket */
+	case -ECONNRESET:
+	case -EHOSTUNREACH:
+	case -EPIPE:
+	case -ESHUTDOWN:
+		return ETIMEDOUT;
+	default:
+		return r->op.result < 0 ? (int)-r->op.result : 0;
+	}
 }
 
 void mount__log(const char *fmt, ...)

@@ -340,6 +340,29 @@ def ends(store, rng):
     store.run("umount", m.path)
 
 
+def away(store):
+    """The store is away for a while: a time-out for who needs it, again for who looks at fsync and close only, and nobody after that."""
+    m = Mounted(store, options=("--timeout", "500ms"))
+    with open(m / "away", "wb") as f:
+        f.write(b"before")
+    fd = os.open(m / "away", os.O_WRONLY | os.O_APPEND)
+    reader = os.open(m / "away", os.O_RDONLY)
+    store.kill9("metad-1")
+    refused(errno.ETIMEDOUT, os.write, fd, b"lost")
+    refused(errno.ETIMEDOUT, os.mkdir, m / "away-dir")
+    store.start("metad-1")
+    store.wait_up()
+    refused(errno.ETIMEDOUT, os.fsync, fd)
+    check(os.pread(reader, 100, 0) == b"before", "a reader beside a writer that has failed")
+    refused(errno.ETIMEDOUT, os.close, fd)
+    os.close(reader)
+    with open(m / "away", "ab") as f:
+        f.write(b" and after")
+    check(content(m / "away") == b"before and after", "writing goes on when the store is back")
+    code, said = m.end()
+    check(code == 0 and not said, f"end: exit {code}: {said}")
+
+
 def wrong_places(store):
     def says(what, *args, code=1):
         done = store.craton(*args, check=False)
@@ -385,6 +408,7 @@ def main():
         print(f"ok: {env or 'io_uring'}", flush=True)
     hosts(store)
     ends(store, rng)
+    away(store)
     wrong_places(store)
     print("mount: ok")
 
