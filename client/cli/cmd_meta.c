@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/cli/cli.h"
@@ -81,23 +83,40 @@ static int take(struct cli *cli, struct taking *t)
 	return r;
 }
 
+/* Whoever holds its lock may write it; what a backup that was killed has left is written over. */
+static int open_temp(const char *temp, int *ret_fd, struct err *err)
+{
+	struct stat mine, named;
+	int fd = open(temp, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return err_set(err, err_from_errno(errno), "cannot write %s: %s", temp, strerror(errno));
+	/* Another backup may have given the file its own name since it was opened: it is no temporary one any more. */
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &mine) < 0 || stat(temp, &named) < 0 || mine.st_ino != named.st_ino ||
+	    mine.st_dev != named.st_dev) {
+		close(fd);
+		return err_set(err, ERR_BUSY, "another backup is being written to %s: wait for it, or name another file", temp);
+	}
+	*ret_fd = fd;
+	return ftruncate(fd, 0) < 0 ? err_set(err, err_from_errno(errno), "cannot write %s: %s", temp, strerror(errno)) : 0;
+}
+
 /* Under another name until it is whole and durable: a file of that name is a backup. */
 static int into_file(struct cli *cli, struct taking *t, const char *path)
 {
 	char *temp = mem_printf("%s.tmp", path);
-	int r = 0;
+	int r;
 
-	t->fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (t->fd < 0)
-		r = err_set(&t->err, err_from_errno(errno), "cannot write %s: %s", temp, strerror(errno));
+	t->fd = -1;
+	r = open_temp(temp, &t->fd, &t->err);
 	if (r == 0)
 		r = take(cli, t);
 	if (r == 0 && (fsync(t->fd) < 0 || rename(temp, path) < 0))
 		r = err_set(&t->err, err_from_errno(errno), "cannot write %s: %s", path, strerror(errno));
+	if (t->fd >= 0 && r != 0)
+		unlink(temp);
 	if (t->fd >= 0)
 		close(t->fd);
-	if (r != 0)
-		unlink(temp);
 	mem_free(temp);
 	return r;
 }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """backup: the metadata are saved while the store works, lost, and made anew: everything saved is readable, nothing new meets the old."""
 
+import fcntl
 import os
 import random
 import shutil
@@ -61,6 +62,16 @@ thread.join()
 check(shown["rows"] > 100 and shown["bytes"] == os.path.getsize(backup), f"the backup: {shown}")
 piped = store.run("meta", "backup", "-")
 check(piped[:8] == b"CRATMBK1", "a backup to standard output")
+
+# one at a time into one file: the other's is left alone
+with open(backup + ".tmp", "wb") as f:
+    f.write(b"theirs")
+    f.flush()
+    fcntl.flock(f, fcntl.LOCK_EX)
+    refused(store, "meta", "backup", backup, say="another backup is being written")
+    check(os.path.exists(backup + ".tmp") and open(backup + ".tmp", "rb").read() == b"theirs", "the other backup's file")
+store.run("meta", "backup", backup)
+check(not os.path.exists(backup + ".tmp") and open(backup, "rb").read(8) == b"CRATMBK1", "what a killed backup left is written over")
 
 # what was done after it: unknown later
 write_random(store.path("late"), 3 * MIB, rng)
