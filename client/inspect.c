@@ -504,7 +504,7 @@ static void lookup_done(struct session_call *call, int status, const ProtobufCMe
 	if (status == 0)
 		status = reply ? client_attr(reply->attr, &n->op->attr) : ERR_PROTO;
 	if (status == 0 && n->op->attr.type != CR_TYPE_FILE)
-		status = ERR_ISDIR;
+		status = n->op->attr.type == CR_TYPE_DIR ? ERR_ISDIR : ERR_LOOP;
 	if (status < 0) {
 		fail(n, status);
 		return;

@@ -349,6 +349,24 @@ static struct client_file *new_file(struct name_call *n)
 	return file;
 }
 
+static void explain(struct name_call *n, int status)
+{
+	const char *path = n->kind->has_path ? n->op->path : NULL;
+	char both[256];
+
+	if (status == ERR_PERM && n->op->kind == CLIENT_LINK && path) {
+		err_set(&n->op->err, status, "link %.200s: a directory has one name only: make a symbolic link (ln -s)",
+			path);
+		return;
+	}
+	/* What is wrong may be the one or the other. */
+	if ((n->op->kind == CLIENT_LINK || n->op->kind == CLIENT_RENAME) && path && n->op->path2) {
+		snprintf(both, sizeof(both), "%.120s to %.120s", path, n->op->path2);
+		path = both;
+	}
+	session_explain(&n->client->session, &n->op->err, status, n->kind->verb, path);
+}
+
 static void take_open(struct name_call *n, const ProtobufCMessage *msg)
 {
 	struct client_file *file;
@@ -357,10 +375,7 @@ static void take_open(struct name_call *n, const ProtobufCMessage *msg)
 	if (n->op->err.code)
 		return;
 	if (n->op->attr.type != CR_TYPE_FILE) {
-		bool is_dir = n->op->attr.type == CR_TYPE_DIR;
-
-		err_set(&n->op->err, is_dir ? ERR_ISDIR : ERR_LOOP, "open %s: is a %s", n->op->path,
-			is_dir ? "directory" : "symbolic link: open what it leads to (cr_readlink)");
+		explain(n, n->op->attr.type == CR_TYPE_DIR ? ERR_ISDIR : ERR_LOOP);
 		return;
 	}
 	file = new_file(n);
@@ -643,8 +658,7 @@ static void name_done(struct session_call *call, int status, const ProtobufCMess
 	else if (refusal_text(n, msg)[0])
 		err_set(&n->op->err, status, "%s", refusal_text(n, msg));
 	else
-		session_explain(&n->client->session, &n->op->err, status, n->kind->verb,
-			n->kind->has_path ? n->op->path : NULL);
+		explain(n, status);
 	if (n->kind == &kind_readdir_lookup && n->op->err.code == 0) {
 		n->kind = &kind_readdir;
 		n->op->inode = n->op->attr.inode;

@@ -64,9 +64,10 @@ static void job_lost(struct read_job *j, uint32_t row)
 	if (j->err.code)
 		return;
 	for (uint8_t i = 0; i < read_width(j) && len < sizeof(bad) - 64; i++) {
-		const char *why = !b->chunks[i].present ? "never stored or lost"
-			: j->lanes[i].error             ? err_text(j->lanes[i].error)
-							: NULL;
+		const char *why = !b->chunks[i].present                            ? "never stored or lost"
+			: disks_ignored(&j->args.client->disks, b->chunks[i].disk) ? "left out, as was asked for"
+			: j->lanes[i].error                                        ? err_text(j->lanes[i].error)
+										   : NULL;
 
 		if (stripe_chunk_len(read_geom(j), i) == 0)
 			continue; /* too short a block to have it */

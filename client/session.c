@@ -419,6 +419,10 @@ int session_explain(const struct session *session, struct err *err, int status, 
 		return err_set(err, status,
 			"%s%s%s: the disk that metad keeps its directory on is full: remove files, or give it more room", what,
 			sep, path);
+	case ERR_LOOP:
+		return err_set(err, status,
+			"%s%s%s: is a symbolic link, and those are not followed: name what it leads to", what, sep,
+			path);
 	case ERR_FENCED:
 	case ERR_STALE:
 		return err_set(err, status,

@@ -48,6 +48,8 @@ struct bench_latency {
 int bench_latency(struct cli *cli, const char *dir, uint64_t size, uint32_t count, double settle_s, bool keep,
                   struct bench_latency *ret_put, struct bench_latency *ret_get);
 
+/* A benchmark is done with its directory, which goes unless somebody else has something there. */
+int bench_leave(struct cli *cli, const char *dir);
 int bench_remove(struct cli *cli, const char *dir, uint32_t streams);
 /* Removes them and waits until their space is free again: what is written next goes into segments that were written before. */
 int bench_reclaim(struct cli *cli, const char *dir, uint32_t streams);

@@ -103,7 +103,7 @@ static int clean_up(const struct latency *l, uint32_t count)
 		if (cr_unlink(l->cli->store, path) < 0)
 			return cli_fail(l->cli, "%s", cr_error());
 	}
-	return cr_rmdir(l->cli->store, l->dir) < 0 ? cli_fail(l->cli, "%s", cr_error()) : CLI_OK;
+	return bench_leave(l->cli, l->dir);
 }
 
 int bench_latency(struct cli *cli, const char *dir, uint64_t size, uint32_t count, double settle_s, bool keep,

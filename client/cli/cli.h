@@ -29,6 +29,7 @@ struct cli {
 	const char **words;
 	int word_count;
 	void *values;            /* of the command's option table */
+	const struct opt_parser *options;
 };
 
 /* Options that every command has stand first in each command's values. */

@@ -11,6 +11,7 @@
 #include "client/cli/bench_meta.h"
 #include "client/cli/bench_small.h"
 #include "client/cli/process.h"
+#include "common/base/check.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
@@ -27,7 +28,7 @@ struct values {
 
 static const struct opt opts[] = {
 	{.name = "size", .type = OPT_BYTES, .offset = offsetof(struct values, size), .default_ = "4G", .min = 1 << 20, .max = (uint64_t)1 << 44, .arg = "SIZE",
-	 .help = "user data to move"},
+	 .help = "floor, put, get: user data to move"},
 	{.name = "streams", .type = OPT_U64, .offset = offsetof(struct values, streams), .default_ = "1", .min = 1, .max = STREAMS_MAX, .arg = "N",
 	 .help = "put, get: files at once"},
 	{.name = "degraded", .type = OPT_U64, .offset = offsetof(struct values, degraded), .default_ = "0", .max = LIMIT_M, .arg = "N",
@@ -40,7 +41,7 @@ static const struct opt opts[] = {
 	 .help = "latency: the same without counting, before"},
 	{.name = "policy", .type = OPT_STRING, .offset = offsetof(struct values, policy), .default_ = "rs-4-2", .arg = "NAME", .help = "floor: coding"},
 	{.name = "path", .type = OPT_STRING, .offset = offsetof(struct values, path), .default_ = "/.bench", .arg = "PATH",
-	 .help = "put, get: directory of the store for the files"},
+	 .help = "put, get, latency: directory of the store for the files"},
 	{.name = "keep", .type = OPT_FLAG, .offset = offsetof(struct values, keep), .help = "put, latency: leave the files; get: leave those it wrote"},
 	{.name = "reuse", .type = OPT_FLAG, .offset = offsetof(struct values, reuse), .help = "get: read files that put --keep left"},
 	{.name = "files", .type = OPT_U64, .offset = offsetof(struct values, meta.files), .default_ = "100000", .min = 1, .max = 100 * 1000 * 1000, .arg = "N",
@@ -210,8 +211,11 @@ static int run_store(struct cli *cli, bool get)
 	before = bench_daemons_look(cli->config);
 	exit_code = (get ? bench_get : bench_put)(cli, v->path, v->size, (uint32_t)v->streams, &r);
 	after = bench_daemons_look(cli->config);
-	if (exit_code != CLI_OK)
+	if (exit_code != CLI_OK) {
+		if (get && !v->reuse && !v->keep) /* what it wrote itself */
+			bench_remove(cli, v->path, (uint32_t)v->streams);
 		return exit_code;
+	}
 	r.cpu_s += after.cpu_s - before.cpu_s;
 	report(cli, get ? "get" : "put", &r, &after);
 	return v->keep || (get && v->reuse) ? CLI_OK : bench_remove(cli, v->path, (uint32_t)v->streams);
@@ -271,25 +275,75 @@ static int run_small(struct cli *cli, bool objects)
 	return objects ? bench_objects(cli, &o) : bench_small(cli, &o);
 }
 
+static int run_floor_in(struct cli *cli) { return run_floor(cli, cli->words[1]); }
+static int run_put(struct cli *cli) { return run_store(cli, false); }
+static int run_get(struct cli *cli) { return run_store(cli, true); }
+static int run_small_files(struct cli *cli) { return run_small(cli, false); }
+static int run_objects(struct cli *cli) { return run_small(cli, true); }
+
+static int run_meta(struct cli *cli)
+{
+	const struct values *v = cli->values;
+
+	return bench_meta(cli, cli->word_count == 2 ? cli->words[1] : NULL, &v->meta);
+}
+
+/* The benchmarks and the options that each of them knows: a measurement of something else than was asked for would be none. */
+static const struct {
+	const char *name;
+	int (*run)(struct cli *cli);
+	const char *words; /* that it expects behind its name */
+	int min_words, max_words;
+	const char *options[8];
+} benches[] = {
+	{"floor", run_floor_in, "DIR, a directory of the file system to measure", 2, 2, {"size", "policy"}},
+	{"put", run_put, "no further words", 1, 1, {"size", "streams", "path", "keep", "rewrite"}},
+	{"get", run_get, "no further words", 1, 1, {"size", "streams", "path", "keep", "reuse", "degraded"}},
+	{"latency", run_latency, "no further words", 1, 1, {"count", "file-size", "settle", "path", "keep"}},
+	{"meta", run_meta, "at most DIR", 1, 2, {"files", "clients", "inflight", "connections"}},
+	{"small", run_small_files, "no further words", 1, 1, {"files", "bytes", "clients", "inflight"}},
+	{"objects", run_objects, "no further words", 1, 1, {"files", "bytes", "clients", "inflight"}},
+};
+
+static bool knows(size_t bench, const char *option)
+{
+	for (size_t i = 0; i < ARRAY_COUNT(benches[bench].options) && benches[bench].options[i]; i++)
+		if (!strcmp(benches[bench].options[i], option))
+			return true;
+	return false;
+}
+
+/* "put, get" */
+static void who_knows(const char *option, char *ret_names, size_t bytes)
+{
+	size_t len = 0;
+
+	ret_names[0] = '\0';
+	for (size_t i = 0; i < ARRAY_COUNT(benches) && len < bytes; i++)
+		if (!option || knows(i, option))
+			len += (size_t)snprintf(ret_names + len, bytes - len, "%s%s", len ? ", " : "", benches[i].name);
+}
+
 static int run(struct cli *cli)
 {
 	const char *what = cli->words[0];
+	char names[128];
+	size_t bench = 0;
 
-	if (!strcmp(what, "floor"))
-		return cli->word_count != 2 ? cli_usage(cli, "floor expects DIR, a directory of the file system to measure") : run_floor(cli, cli->words[1]);
-	if (!strcmp(what, "small") || !strcmp(what, "objects"))
-		return cli->word_count != 1 ? cli_usage(cli, "%s expects no further words", what) : run_small(cli, !strcmp(what, "objects"));
-	if (!strcmp(what, "meta"))
-		return bench_meta(cli, cli->word_count == 2 ? cli->words[1] : NULL, &((const struct values *)cli->values)->meta);
-	if (strcmp(what, "put") && strcmp(what, "get") && strcmp(what, "latency"))
-		return cli_usage(cli, "there is no benchmark '%s'; there are floor, put, get, latency, meta", what);
-	if (cli->word_count != 1)
-		return cli_usage(cli, "%s expects no further words", what);
-	if (((const struct values *)cli->values)->rewrite && strcmp(what, "put"))
-		return cli_usage(cli, "--rewrite belongs to put");
-	if (!strcmp(what, "latency"))
-		return run_latency(cli);
-	return run_store(cli, !strcmp(what, "get"));
+	while (bench < ARRAY_COUNT(benches) && strcmp(benches[bench].name, what))
+		bench++;
+	who_knows(NULL, names, sizeof(names));
+	if (bench == ARRAY_COUNT(benches))
+		return cli_usage(cli, "there is no benchmark '%s'; there are %s", what, names);
+	if (cli->word_count < benches[bench].min_words || cli->word_count > benches[bench].max_words)
+		return cli_usage(cli, "%s expects %s", what, benches[bench].words);
+	for (const struct opt *o = opts; o->name; o++) {
+		if (o->offset < sizeof(struct cli_common) || !opt_given(cli->options, o->name) || knows(bench, o->name))
+			continue;
+		who_knows(o->name, names, sizeof(names));
+		return cli_usage(cli, "--%s belongs to %s, not to %s", o->name, names, what);
+	}
+	return benches[bench].run(cli);
 }
 
 const struct cli_command cmd_bench = {
@@ -302,6 +356,7 @@ const struct cli_command cmd_bench = {
 	           "blocks (it plays the chunk servers that such commits need). On the configured store commits are left out.\n"
 	           "small creates, writes and commits whole files of --bytes; objects writes chunks alone: blocks of three plain copies that are\n"
 	           "sealed on their disks and never committed.\n"
+	           "An option of another benchmark is refused.\n"
 	           "GB is 1e9 bytes; CPU seconds per GiB count the client and all daemons of a local store.\n"
 	           "JSON: bytes, seconds, gb_per_s, cpu_s_per_gib; floor has these under put, rewrite (in place), get, rebuild (bytes rebuilt).\n"
 	           "small: file_...; objects: object_...; meta: for create, stat, list (entries), allocate (blocks), commit: NAME_per_s, NAME_count, NAME_p50_ms, NAME_p99_ms, NAME_max_ms,\n"

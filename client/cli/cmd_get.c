@@ -18,7 +18,7 @@ struct values {
 };
 
 static const struct opt opts[] = {
-	{.name = "recursive", .letter = 'r', .type = OPT_FLAG, .offset = offsetof(struct values, recursive), .help = "copy directories with all they hold"},
+	{.name = "recursive", .letter = 'r', .type = OPT_FLAG, .offset = offsetof(struct values, recursive), .help = "copy directories with all they hold, symbolic links as links"},
 	{.name = "parents", .letter = 'p', .type = OPT_FLAG, .offset = offsetof(struct values, parents), .help = "make missing parents of the destination"},
 	CLI_COMMON_OPTS(struct values),
 	{0},
@@ -116,28 +116,57 @@ static int get_regular(struct cli *cli, const char *path, const char *local, con
 	return exit_code;
 }
 
-static int get_file(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct totals *totals)
+/* As a link to the same text. What was a file or a link here is replaced in one step. */
+static int get_link(struct cli *cli, const char *path, const char *local, struct totals *totals)
 {
-	/* A link stays: what it points to is replaced. */
-	char *real = realpath(local, NULL);
-	int exit_code = is_special(local) ? get_into_special(cli, path, local, st, totals)
+	char target[CR_PATH_MAX] = "", *temp = mem_printf("%s.craton-link", local);
+	int exit_code = CLI_OK;
+
+	if (cr_readlink(cli->store, path, target, sizeof(target) - 1) < 0)
+		exit_code = cli_fail(cli, "%s", cr_error());
+	else if ((unlink(temp) < 0 && errno != ENOENT) || symlink(target, temp) < 0 || rename(temp, local) < 0)
+		exit_code = cli_fail(cli, "cannot make the symbolic link %s: %s", local, strerror(errno));
+	if (exit_code != CLI_OK)
+		unlink(temp);
+	totals->files += exit_code == CLI_OK;
+	mem_free(temp);
+	return exit_code;
+}
+
+static bool is_link(const char *local)
+{
+	struct stat there;
+
+	return lstat(local, &there) == 0 && S_ISLNK(there.st_mode);
+}
+
+static int get_file(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, bool named, struct totals *totals)
+{
+	/* A link that was named as destination stays: what it points to is replaced. */
+	char *real = named ? realpath(local, NULL) : NULL;
+	int exit_code = (named || !is_link(local)) && is_special(local) ? get_into_special(cli, path, local, st, totals)
 					  : get_regular(cli, path, real ? real : local, st, totals);
 
 	free(real);
 	return exit_code;
 }
 
-static int get_tree(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct totals *totals)
+/* `named`: by the user. Below that, links that lie here already are not followed: an earlier get may have brought them from the store. */
+static int get_tree(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, bool named, struct totals *totals)
 {
 	const struct values *v = cli->values;
 	int exit_code = CLI_OK, r;
 	struct cr_dirent *entry;
 	struct cr_dir *dir;
 
+	if (st->type == CR_TYPE_SYMLINK && v->recursive)
+		return get_link(cli, path, local, totals);
 	if (st->type != CR_TYPE_DIR)
-		return get_file(cli, path, local, st, totals);
+		return get_file(cli, path, local, st, named, totals);
 	if (!v->recursive)
 		return cli_fail(cli, "%s is a directory; give -r to copy it with all it holds", path);
+	if (!named && is_link(local))
+		return cli_fail(cli, "%s is a symbolic link, and a directory in the store: remove the link", local);
 	if (mkdir(local, 0777) < 0 && errno != EEXIST)
 		return cli_fail(cli, "cannot make %s: %s", local, strerror(errno));
 	if (cr_opendir(cli->store, path, &dir) < 0)
@@ -152,7 +181,7 @@ static int get_tree(struct cli *cli, const char *path, const char *local, const 
 		}
 		from = mem_printf("%s/%s", strcmp(path, "/") ? path : "", entry->name);
 		to = mem_printf("%s/%s", local, entry->name);
-		exit_code = get_tree(cli, from, to, &entry->stat, totals);
+		exit_code = get_tree(cli, from, to, &entry->stat, false, totals);
 		mem_free(from);
 		mem_free(to);
 	}
@@ -194,7 +223,7 @@ static int get_one(struct cli *cli, const char *path, const char *dest, bool int
 		return exit_code;
 	}
 	local = into && slash && slash[1] ? mem_printf("%s/%s", dest, slash + 1) : mem_strdup(dest);
-	exit_code = get_tree(cli, path, local, &st, totals);
+	exit_code = get_tree(cli, path, local, &st, true, totals);
 	mem_free(local);
 	return exit_code;
 }
@@ -229,7 +258,8 @@ const struct cli_command cmd_get = {
 	.name = "get",
 	.args = "PATH... DEST",
 	.summary = "copy files of the store to local files",
-	.details = "DEST - is standard output. A local file appears under its name when all of it was read and checked.\n\n"
+	.details = "DEST - is standard output. A local file appears under its name when all of it was read and checked.\n"
+	           "Symbolic links are not followed: with -r they are copied as links, else naming one is an error.\n\n"
 	           "Examples:\n"
 	           "  craton get /models/model.bin .\n"
 	           "  craton get -r /runs/gpt ./gpt\n"

@@ -61,6 +61,32 @@ static int up_wait(struct cli *cli, const struct local *local)
 	return exit_code;
 }
 
+/* The folder's name may hold any bytes but a NUL. */
+static void json_place(struct json *j, const struct local *local)
+{
+	char *conf = mem_printf("%s/craton.conf", local->dir);
+
+	json_str(j, "dir", local->dir);
+	json_str(j, "config", conf);
+	mem_free(conf);
+}
+
+static void up_json(const struct local *local, uint64_t started)
+{
+	struct buf out;
+	struct json j;
+
+	buf_init(&out, 64 << 10);
+	json_init(&j, &out);
+	json_object(&j, NULL);
+	json_place(&j, local);
+	json_u64(&j, "started", started);
+	json_u64(&j, "daemons", local_daemon_count(local));
+	json_end_object(&j);
+	cli_print_json(&out);
+	buf_fini(&out);
+}
+
 static int up(struct cli *cli, const char *dir, const char *word)
 {
 	const struct values *v = cli->values;
@@ -85,8 +111,7 @@ static int up(struct cli *cli, const char *dir, const char *word)
 	if (exit_code == CLI_OK)
 		exit_code = up_wait(cli, &local);
 	if (exit_code == CLI_OK && cli->json)
-		printf("{\"dir\":\"%s\",\"config\":\"%s/craton.conf\",\"started\":%llu,\"daemons\":%llu}\n", local.dir, local.dir,
-		       (unsigned long long)started, (unsigned long long)local_daemon_count(&local));
+		up_json(&local, started);
 	else if (exit_code == CLI_OK)
 		printf("The store runs: 1 metad, %llu chunkd, %s, up to %llu MiB each (%llu of them started now).\n"
 		       "Use it with:   export CRATON_CONF=%s/craton.conf\n",
@@ -118,18 +143,23 @@ static int down(struct cli *cli, const char *dir, const char *word)
 	return exit_code;
 }
 
-static void status_line(const struct cli *cli, const struct local *local, const char *name, bool first)
+static void status_line(struct json *j, const struct local *local, const char *name)
 {
 	pid_t pid = process_pid(local->dir, name);
 	char address[128] = "";
 
 	if (pid)
 		process_address(local->dir, name, address, sizeof(address));
-	if (cli->json)
-		printf("%s{\"name\":\"%s\",\"running\":%s,\"pid\":%d,\"address\":\"%s\",\"cpu_s\":%.2f,\"peak_bytes\":%llu}", first ? "" : ",", name,
-		       pid ? "true" : "false", (int)pid, address, pid ? process_cpu_s(pid) : 0.0,
-		       (unsigned long long)(pid ? process_peak_bytes(pid) : 0));
-	else if (pid)
+	if (j) {
+		json_object(j, NULL);
+		json_str(j, "name", name);
+		json_bool(j, "running", pid);
+		json_u64(j, "pid", (uint64_t)pid);
+		json_str(j, "address", address);
+		json_f64(j, "cpu_s", pid ? process_cpu_s(pid) : 0.0);
+		json_u64(j, "peak_bytes", pid ? process_peak_bytes(pid) : 0);
+		json_end_object(j);
+	} else if (pid)
 		printf("%-10s running  pid %-8d %-21s  log %s/%s/daemon.log\n", name, (int)pid, address, local->dir, name);
 	else
 		printf("%-10s stopped  %*s  log %s/%s/daemon.log\n", name, 34, "", local->dir, name);
@@ -139,20 +169,28 @@ static int status(struct cli *cli, const char *dir, const char *word)
 {
 	struct local local;
 	struct err err = {0};
+	struct buf out;
+	struct json j;
 
 	(void)word;
 	if (local_load(dir, &local, &err) < 0)
 		return cli_fail(cli, "%s", err.text);
-	if (cli->json)
-		printf("{\"dir\":\"%s\",\"config\":\"%s/craton.conf\",\"daemons\":[", local.dir, local.dir);
+	buf_init(&out, 64 << 10);
+	json_init(&j, &out);
+	json_object(&j, NULL);
+	json_place(&j, &local);
+	json_array(&j, "daemons");
 	for (uint64_t i = 0; i < local_daemon_count(&local); i++) {
 		char name[LOCAL_NAME_BYTES];
 
 		local_daemon_name(&local, i, name);
-		status_line(cli, &local, name, i == 0);
+		status_line(cli->json ? &j : NULL, &local, name);
 	}
+	json_end_array(&j);
+	json_end_object(&j);
 	if (cli->json)
-		printf("]}\n");
+		cli_print_json(&out);
+	buf_fini(&out);
 	local_fini(&local);
 	return CLI_OK;
 }

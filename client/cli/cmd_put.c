@@ -178,7 +178,8 @@ const struct cli_command cmd_put = {
 	.args = "SOURCE... DEST",
 	.summary = "copy local files into the store",
 	.details = "SOURCE - is standard input. A file appears under its name when all of it is stored, coded and synced; an older file of\n"
-	           "that name is replaced in the same instant. If DEST is a directory, sources are copied into it.\n\n"
+	           "that name is replaced in the same instant. If DEST is a directory, sources are copied into it. Local symbolic links\n"
+	           "are followed: what they lead to is stored.\n\n"
 	           "Examples:\n"
 	           "  craton put model.bin /models/model.bin\n"
 	           "  craton put -r -p ./dataset /data/\n"

@@ -14,6 +14,7 @@
 
 #include "client/cli/process.h"
 #include "client/cli/store_files.h"
+#include "common/base/check.h"
 #include "common/base/ids.h"
 #include "common/base/mem.h"
 #include "common/base/opt.h"
@@ -216,13 +217,64 @@ static int adopt(struct local *local, const struct local *wanted, struct err *er
 	return save(local, err);
 }
 
+/* The absolute path of what may not exist yet, in a place that does; NULL: it does not either. mem_free() it. */
+static char *place_of(const char *dir)
+{
+	char *real = realpath(dir, NULL), *parent, *slash, *place = NULL;
+	size_t len = strlen(dir);
+
+	if (real) {
+		place = mem_strdup(real);
+		free(real);
+		return place;
+	}
+	while (len > 1 && dir[len - 1] == '/')
+		len--;
+	parent = mem_printf("%.*s", (int)len, dir);
+	slash = strrchr(parent, '/');
+	if (slash)
+		*slash = '\0';
+	real = realpath(!slash ? "." : *parent ? parent : "/", NULL);
+	if (real)
+		place = mem_printf("%s/%s", strcmp(real, "/") ? real : "", slash ? slash + 1 : parent);
+	free(real);
+	mem_free(parent);
+	return place;
+}
+
+/* A store may lie beside foreign files, but not where the system or everybody has theirs: its folders would be lost among them. */
+static int check_place(const char *dir, struct err *err)
+{
+	static const char *const themselves[] = {"/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/usr/local", "/var",
+	                                         "/var/lib", "/var/tmp", "/dev/shm"};
+	static const char *const with_all_below[] = {"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr",
+	                                             "/var/log", "/var/cache", "/var/spool"};
+	static const char *const but[] = {"/dev/shm/", "/usr/local/"};
+	char *place = place_of(dir);
+	bool bad = false, allowed = false;
+
+	for (size_t i = 0; place && i < ARRAY_COUNT(themselves); i++)
+		bad |= !strcmp(place, themselves[i]);
+	for (size_t i = 0; place && i < ARRAY_COUNT(but); i++)
+		allowed |= !strncmp(place, but[i], strlen(but[i]));
+	for (size_t i = 0; place && !allowed && i < ARRAY_COUNT(with_all_below); i++) {
+		size_t len = strlen(with_all_below[i]);
+
+		bad |= !strncmp(place, with_all_below[i], len) && (place[len] == '\0' || place[len] == '/');
+	}
+	if (bad)
+		err_set(err, ERR_INVAL, "%s is a folder of the system: give the store one of its own, such as /var/tmp/craton", place);
+	mem_free(place);
+	return bad ? ERR_INVAL : ERR_OK;
+}
+
 int local_create(const char *dir, const struct local *wanted, struct local *ret_local, struct err *err)
 {
 	struct local local = {0};
 	char *real, *path;
 	int r;
 
-	if ((r = check_wanted(wanted, err)) < 0 || (r = make_dir(dir, 0755, err)) < 0)
+	if ((r = check_place(dir, err)) < 0 || (r = check_wanted(wanted, err)) < 0 || (r = make_dir(dir, 0755, err)) < 0)
 		return r;
 	real = realpath(dir, NULL);
 	if (!real)

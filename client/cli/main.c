@@ -56,6 +56,7 @@ static int run(const struct cli_command *c, int argc, char **argv)
 	cli.values = mem_zalloc(c->values_bytes);
 	common = cli.values; /* stands first in every command's values */
 	opt_init(&parser, c->opts, cli.values);
+	cli.options = &parser;
 	for (int i = 1; i < argc; i++) /* so that a usage error is JSON too */
 		cli.json |= !strcmp(argv[i], "--json");
 	if (opt_parse_cli(&parser, argc, argv, words, CLI_WORDS, &cli.word_count, &err) < 0) {

@@ -307,6 +307,14 @@ static int take_cli(struct opt_parser *p, struct source *source, const struct op
 	return rc && err ? err_prefix(err, "command line") : rc;
 }
 
+bool opt_given(const struct opt_parser *p, const char *name)
+{
+	const struct opt *o = find_name(p->table, name, strlen(name));
+
+	CHECK(o);
+	return bit_get(p->set_in_cli, (size_t)(o - p->table));
+}
+
 /* The value of an option that has none in its own word. */
 static int next_value(struct args *args, const struct opt *o, const char **ret_text, struct err *err)
 {

@@ -53,6 +53,8 @@ void opt_init(struct opt_parser *p, const struct opt *table, void *values); /* s
 void opt_fini(struct opt_parser *p);
 /* argv[0] is skipped. Positional words are collected in order; at most max_words. */
 int opt_parse_cli(struct opt_parser *p, int argc, char **argv, const char **words, int max_words, int *ret_words, struct err *err);
+/* Of the table: whether the command line gave it. */
+bool opt_given(const struct opt_parser *p, const char *name);
 /* `text` is the content of file `name`. Names that are not in the table but in `others` (NULL: none; else it ends with NULL) are those
    of other programs and are skipped. */
 int opt_parse_text(struct opt_parser *p, const char *name, const char *text, size_t len, const char *const *others, struct err *err);

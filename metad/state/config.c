@@ -151,6 +151,12 @@ int config_check(enum config_id id, uint64_t value, const uint64_t values[CONFIG
 	if (id == CONFIG_SERVER_DOWN_AFTER && value >= values[CONFIG_SERVER_DEAD_AFTER])
 		return err_set(err, ERR_RANGE, "%s must be shorter than server.dead_after, which is %s", c->name,
 			config_format(CONFIG_MS, values[CONFIG_SERVER_DEAD_AFTER], text));
+	if (id == CONFIG_DISK_NEAR_FULL && value > values[CONFIG_DISK_FULL])
+		return err_set(err, ERR_RANGE, "%s must not be above disk.full, which is %s", c->name,
+			config_format(CONFIG_NUMBER, values[CONFIG_DISK_FULL], text));
+	if (id == CONFIG_DISK_FULL && value < values[CONFIG_DISK_NEAR_FULL])
+		return err_set(err, ERR_RANGE, "%s must not be below disk.near_full, which is %s", c->name,
+			config_format(CONFIG_NUMBER, values[CONFIG_DISK_NEAR_FULL], text));
 	return 0;
 }
 

@@ -74,6 +74,26 @@ def trees(store, rng):
             b = os.path.join(store.path("tree-out"), os.path.relpath(a, tree))
             check(sha256_file(a) == sha256_file(b), f"{a} came back different")
     check(len(store.run("ls", "-r", "-1", "/deep").splitlines()) == 15 + 2 + 2, "ls -r")
+    # symbolic links come out as links, again and again, and what lies here as one is not followed below what was named
+    into = store.path("links-out")
+    out = os.path.join(into, "tree")
+    os.mkdir(into)
+    store.run("ln", "-s", "../f0", "/deep/er/tree/one/link")
+    store.run("ln", "-s", "no where", "/deep/er/tree/dangling")
+    for _ in range(2):
+        check(store.json("get", "-r", "/deep/er/tree", into)["files"] == 17, "get -r of a tree with links")
+        check(os.readlink(os.path.join(out, "one/link")) == "../f0" and os.readlink(os.path.join(out, "dangling")) == "no where", "links came out")
+    check(sha256_file(os.path.join(out, "one/link")) == sha256_file(os.path.join(tree, "f0")), "what a link leads to")
+    outside = store.path("outside")
+    os.mkdir(outside)
+    os.unlink(os.path.join(out, "f1"))
+    os.symlink(os.path.join(outside, "f1"), os.path.join(out, "f1"))
+    store.run("get", "-r", "/deep/er/tree", into)
+    check(not os.path.islink(os.path.join(out, "f1")) and not os.listdir(outside), "a link in the place of a file is replaced")
+    os.rename(os.path.join(out, "one/two"), store.path("two-aside"))
+    os.symlink(outside, os.path.join(out, "one/two"))
+    done = store.craton("get", "-r", "/deep/er/tree", into, check=False)
+    check(done.returncode == 1 and b"remove the link" in done.stderr and not os.listdir(outside), f"a link in the place of a directory: {done.stderr}")
 
 
 def policies(store, rng):
@@ -144,6 +164,16 @@ def survive(store):
     check(report["bad_count"] == 0, "inspect after kill -9 of all")
 
 
+def odd_places(store):
+    """A folder's name in JSON, whatever is in it."""
+    place = store.path('a "quoted" \\ name')
+    made = store.json("local", "up", place, "--chunkd", "1", "--policy", "rs-1-2", "--capacity", "256M")
+    shown = store.json("local", "status", place)
+    store.run("local", "down", place)
+    check(made["dir"] == shown["dir"] == place and made["config"] == shown["config"] == place + "/craton.conf", f"{made}, {shown}")
+    check([d["name"] for d in shown["daemons"]] == ["metad-1", "chunkd-1"] and shown["daemons"][0]["running"], f"local status: {shown}")
+
+
 def pipes(store, rng):
     import subprocess
     from localstore import craton_program
@@ -165,6 +195,12 @@ def benchmarks(store):
     for what, name in (("small", "file"), ("objects", "object")):
         r = store.json("bench", what, "--files", "200", "--clients", "7", "--bytes", "5000")
         check(r[f"{name}_count"] == 200 and r[f"{name}_per_s"] > 0, f"bench {what} {r}")
+    store.run("put", "-p", store.path("small"), "/.bench/mine")
+    r = store.json("bench", "latency", "--count", "3", "--file-size", "64K", "--settle", "100ms")
+    check(r["put"]["count"] == 3 and r["get"]["count"] == 3, f"bench latency {r}")
+    store.run("bench", "put", "--size", "1M")
+    check(store.run("ls", "-1", "/.bench") == b"mine\n", "benchmarks leave what is not theirs")
+    store.run("rm", "-r", "/.bench")
     after = store.json("df")
     check(before["files"] == after["files"] and before["directories"] == after["directories"], "bench meta cleans up")
     check(not [n for n in os.listdir(store.dir) if "bench" in n], "bench meta removes its folder")
@@ -184,6 +220,8 @@ def run(label, env, conf=""):
     policies(store, rng)
     links_and_lengths(store, rng)
     pipes(store, rng)
+    if label == "plain":
+        odd_places(store)
     benchmarks(store)
     config(store)
     survive(store)

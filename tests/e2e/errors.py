@@ -42,6 +42,11 @@ def usage(store):
     expect("unknown option", [craton, "put", "--fsat", "a", "b"], USAGE, "fsat", env=store.env)
     expect("gc of what", [craton, "gc", "faster"], USAGE, "faster", env=store.env)
     expect("rewrite what", [craton, "bench", "get", "--rewrite"], USAGE, "put", env=store.env)
+    expect("degraded what", [craton, "bench", "small", "--files", "5", "--degraded", "2"], USAGE, "--degraded belongs to get", env=store.env)
+    expect("default of another", [craton, "bench", "meta", "--files", "5", "--size", "4G"], USAGE, "floor, put, get", env=store.env)
+    expect("no benchmark", [craton, "bench", "bogus"], USAGE, "floor, put, get, latency, meta, small, objects", env=store.env)
+    expect("warns above full", [craton, "config", "set", "disk.near_full", "96"], FAILED, "disk.full, which is 95", env=store.env)
+    expect("full below warning", [craton, "config", "set", "disk.full", "84"], FAILED, "disk.near_full, which is 85", env=store.env)
     expect("too few words", [craton, "put", "a"], USAGE, "SOURCE", env=store.env)
     expect("too many words", [craton, "mv", "a", "b", "c"], USAGE, "FROM", env=store.env)
     expect("bad size", [craton, "bench", "put", "--size", "12Q"], USAGE, "12Q", env=store.env)
@@ -86,6 +91,17 @@ def paths(store):
     expect("closed stdout", ["sh", "-c", f"exec '{craton}' cat /dir/file >&-"], FAILED, "standard output", env=store.env)
     expect("full stdout", ["sh", "-c", f"exec '{craton}' cat /dir/file >/dev/full"], FAILED, "standard output", env=store.env)
     expect("line break in a name", [craton, "put", "no\nsuch", "/x"], FAILED, "such", env=store.env)
+    store.run("mkdir", "/only")
+    store.run("ln", "-s", "dir/file", "/only/link")
+    expect("cat of a link", [craton, "cat", "/only/link"], FAILED, "/only/link: is a symbolic link", "what it leads to", env=store.env)
+    expect("truncate of a link", [craton, "truncate", "/only/link"], FAILED, "/only/link: is a symbolic link", "what it leads to", env=store.env)
+    expect("inspect of a link", [craton, "inspect", "/only/link"], FAILED, "symbolic link", env=store.env)
+    expect("get of a link", [craton, "get", "/only/link", store.path("x")], FAILED, "symbolic link", env=store.env)
+    expect("name taken", [craton, "ln", "/dir/file", "/only/link"], FAILED, "/only/link: already exists", env=store.env)
+    expect("link to a directory", [craton, "ln", "/dir", "/dir2"], FAILED, "ln -s", env=store.env)
+    expect("too few chunks", [craton, "bench", "get", "--size", "8M", "--degraded", "3"], FAILED, "fewer than 4 of the 6", "left out", env=store.env)
+    if b"bench" in store.run("ls", "/"):
+        failures.append("a bench get that failed has left its files")
     expect("file as directory", [craton, "mkdir", "/dir/file/sub"], FAILED, "directory", env=store.env)
     expect("directory as file", [craton, "cat", "/dir"], FAILED, "directory", env=store.env)
 
@@ -183,6 +199,9 @@ def local(store):
     expect("no store here", [craton, "local", "status", store.dir], FAILED, "local up", env=store.env)
     expect("no such daemon", [craton, "local", "kill", store.store, "chunkd-99"], FAILED, "chunkd-99", env=store.env)
     expect("kill twice", [craton, "local", "up", store.store, "--policy", "rs-8-3"], FAILED, "rs-4-2", env=store.env)
+    # a capacity that is refused as well, but later: were the folder taken, nothing would be made there all the same
+    for place in ("/", "/etc", "/etc/craton-none", "/usr/lib/craton-none", "/var/../var/lib", "/tmp", "/dev"):
+        expect("system folder", [craton, "local", "up", place, "--capacity", "1"], FAILED, "folder of the system", "/var/tmp/", env=store.env)
     expect("unwritable", [craton, "local", "up", "/proc/store"], FAILED, "/proc/store", env=store.env)
     expect("another's craton.conf", [craton, "local", "up", store.path("theirs")], FAILED, "craton.conf", env=store.env)
 

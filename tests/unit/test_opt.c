@@ -110,6 +110,26 @@ static void refused(const char *line, const char *text)
 	opt_fini(&parser);
 }
 
+START_TEST(test_given)
+{
+	char *argv[] = {"craton", "-n6", "--disk=a", NULL};
+	const char *words[1];
+	struct values v = {0};
+	struct opt_parser p;
+	struct err err = {0};
+	int count;
+
+	opt_init(&p, table, &v);
+	ck_assert_int_eq(opt_parse_cli(&p, 3, argv, words, 1, &count, &err), 0);
+	ck_assert_int_eq(opt_parse_text(&p, "f", "any = 5\n", 8, NULL, &err), 0);
+	ck_assert(opt_given(&p, "chunkd")); /* although it is the default */
+	ck_assert(opt_given(&p, "disk"));
+	ck_assert(!opt_given(&p, "capacity"));
+	ck_assert(!opt_given(&p, "any")); /* by the file */
+	opt_fini(&p);
+}
+END_TEST
+
 START_TEST(test_command_line_refused)
 {
 	refused("put --chunk 3", "--chunk: unknown option; did you mean --chunkd?");
@@ -234,5 +254,5 @@ START_TEST(test_help)
 }
 END_TEST
 
-UNIT_MAIN("opt", test_defaults, test_command_line, test_command_line_refused, test_file, test_command_line_wins,
+UNIT_MAIN("opt", test_defaults, test_command_line, test_given, test_command_line_refused, test_file, test_command_line_wins,
 	test_file_refused, test_many_list_items, test_help)
