@@ -5,6 +5,30 @@
 
 static const uint8_t tables[] = {STATE_TABLE_GC, STATE_TABLE_GC_CUT, STATE_TABLE_GC_BLOCK};
 
+/* Drop rows of a disk that is gone; one disk after the other, from where the last command ended. */
+static bool forget_drops(struct plan_gc *gc, struct state *s, struct state_cmd *ret_cmd)
+{
+	for (; gc->disk < s->disk_cap; gc->disk++, gc->drops_from = 0) {
+		const struct state_disk *disk = state_disk_at(s, gc->disk);
+		struct state_copy from = {.block = gc->drops_from};
+		struct state_drop_list list;
+		bool any;
+
+		if (!disk || !state_drops_forgotten(s, disk))
+			continue;
+		any = state_drop_begin(s, disk->id, &from, &list) == 0 && list.copy.block < s->meta.floor;
+		state_drop_end(&list);
+		if (!any)
+			continue;
+		ret_cmd->type = STATE_CMD_FORGET_DROPS;
+		ret_cmd->forget_drops = (struct state_cmd_forget_drops){.disk = disk->id, .from = gc->drops_from};
+		return true;
+	}
+	gc->disk = 0;
+	gc->drops_from = 0;
+	return false;
+}
+
 static enum plan_next step(struct plan *plan, const struct plan_facts *facts, struct state_cmd *ret_cmd)
 {
 	struct plan_gc *gc = CONTAINER_OF(plan, struct plan_gc, plan);
@@ -19,8 +43,11 @@ static enum plan_next step(struct plan *plan, const struct plan_facts *facts, st
 	gc->from = code == ERR_NOENT ? 0 : id;
 	if (code == ERR_NOENT)
 		gc->at = (gc->at + 1) % ARRAY_COUNT(tables);
+	if (code == ERR_NOENT && gc->at == 0)
+		return (gc->forgetting = forget_drops(gc, facts->state, ret_cmd)) ? PLAN_COMMAND : PLAN_REST;
 	if (code)
-		return code == ERR_NOENT && gc->at == 0 ? PLAN_REST : PLAN_GO_ON;
+		return PLAN_GO_ON;
+	gc->forgetting = false;
 	ret_cmd->type = STATE_CMD_GC;
 	ret_cmd->gc = (struct state_cmd_gc){.table = tables[gc->at], .from = id, .before_ms = before_ms};
 	return PLAN_COMMAND;
@@ -28,8 +55,14 @@ static enum plan_next step(struct plan *plan, const struct plan_facts *facts, st
 
 static void done(struct plan *plan, int status, const struct state_result *res)
 {
-	if (res && !status)
-		CONTAINER_OF(plan, struct plan_gc, plan)->from = res->next;
+	struct plan_gc *gc = CONTAINER_OF(plan, struct plan_gc, plan);
+
+	if (!res || status)
+		return;
+	if (gc->forgetting)
+		gc->drops_from = res->next;
+	else
+		gc->from = res->next;
 }
 
 void plan_gc_init(struct plan_gc *gc)

@@ -2,7 +2,8 @@
 /*
  * plan/gc: works off the gc tables, lowest id first, one bounded command at a time. A file that has just lost its name
  * is left alone for STATE_GC_READ_MS, for those who still read it; plan_gc_hurry does without this for all that lost
- * theirs up to now. What the commands leave, drop rows, is handed to the chunk servers by handlers_gc.c.
+ * theirs up to now. What the commands leave, drop rows, is handed to the chunk servers by handlers_gc.c; those of a disk
+ * that was taken out and does not come back are forgotten after STATE_DROPS_KEPT_MS.
  */
 #ifndef METAD_PLAN_GC_H
 #define METAD_PLAN_GC_H
@@ -14,6 +15,9 @@ struct plan_gc {
 	uint32_t at;       /* table */
 	uint64_t from;     /* id in it */
 	uint64_t hurry_ms; /* what is no younger than this does not wait */
+	uint32_t disk;     /* that is looked at next for drop rows to be forgotten */
+	uint64_t drops_from;
+	bool forgetting; /* the command under way is about those */
 };
 
 void plan_gc_init(struct plan_gc *gc);

@@ -141,6 +141,9 @@ static void run_command(struct state *s, const struct state_cmd *cmd, struct sta
 	case STATE_CMD_MISSING:
 		state__missing(s, &cmd->copies, res);
 		return;
+	case STATE_CMD_FORGET_DROPS:
+		state__forget_drops(s, &cmd->forget_drops, res);
+		return;
 	case STATE_CMD_SESSION_OPEN:
 		state__session_open(s, &cmd->session_open, res);
 		return;

@@ -318,13 +318,19 @@ void state__block_put(struct state *s, const struct state_block *row)
 	s->blocks_version++;
 }
 
-void state__raw_bytes_add(struct state *s, uint64_t inode, uint64_t bytes)
+void state__raw_bytes_count(struct state *s, const struct state_block *row, uint8_t index, bool came)
 {
 	struct state_inode *file = &s->inodes[3];
+	uint64_t bytes = state_chunk_bytes(row, index);
 
-	if (bytes == 0 || state_inode_get(s, inode, file) || file->flags & (STATE_INODE_REMOVED | STATE_INODE_REPLACED))
-		return; /* a file without a name was counted when it lost it */
-	file->raw_bytes += bytes;
+	/* A file without a name was counted when it lost it, a block that nobody names when it was left. */
+	if (row->refcount == 0 || state_inode_get(s, row->inode, file) ||
+		file->flags & (STATE_INODE_REMOVED | STATE_INODE_REPLACED))
+		return;
+	if (came)
+		file->raw_bytes += bytes;
+	else
+		file->raw_bytes -= bytes < file->raw_bytes ? bytes : file->raw_bytes;
 	state__inode_put(s, file);
 }
 

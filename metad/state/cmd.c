@@ -455,6 +455,18 @@ static void get_gc(struct rcursor *r, struct state_cmd *c)
 	c->gc.before_ms = rcursor_u64(r);
 }
 
+static void put_forget_drops(struct wcursor *w, const struct state_cmd *c)
+{
+	wcursor_u32(w, c->forget_drops.disk);
+	wcursor_u64(w, c->forget_drops.from);
+}
+
+static void get_forget_drops(struct rcursor *r, struct state_cmd *c)
+{
+	c->forget_drops.disk = rcursor_u32(r);
+	c->forget_drops.from = rcursor_u64(r);
+}
+
 static void put_copies(struct wcursor *w, const struct state_cmd *c)
 {
 	CHECK(c->copies.count <= STATE_COPIES);
@@ -535,6 +547,7 @@ static const struct {
 	[STATE_CMD_GC] = {put_gc, get_gc},
 	[STATE_CMD_DROPPED] = {put_copies, get_copies},
 	[STATE_CMD_ORPHANS] = {put_copies, get_copies},
+	[STATE_CMD_FORGET_DROPS] = {put_forget_drops, get_forget_drops},
 	[STATE_CMD_MISSING] = {put_copies, get_copies},
 	[STATE_CMD_SESSION_OPEN] = {state__put_session_open, state__get_session_open},
 	[STATE_CMD_SESSION_END] = {state__put_session_end, state__get_session_end},

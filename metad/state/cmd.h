@@ -40,15 +40,16 @@ enum state_cmd_type {
 	STATE_CMD_MAINTENANCE = 100, /* a server may be away for a while */
 	STATE_CMD_RESTORED = 101,    /* the first entry after the rows of a backup */
 	STATE_CMD_CONFIG_SET = 64,
-	STATE_CMD_INTENT = 65,     /* begin of a rebuild or move */
-	STATE_CMD_INTENT_END = 66, /* it is given up */
-	STATE_CMD_LOCATION = 67,   /* its copy becomes the block's chunk */
-	STATE_CMD_DAMAGED = 69,    /* a disk has confirmed that a copy is corrupt */
-	STATE_CMD_TAKE_OUT = 70,   /* the chunks of a disk are to be rebuilt elsewhere */
-	STATE_CMD_GC = 48,      /* a step over files without a name */
-	STATE_CMD_DROPPED = 49, /* a chunk server has dropped copies, durably */
-	STATE_CMD_ORPHANS = 50, /* copies on a disk that no row names */
-	STATE_CMD_MISSING = 51, /* copies that rows name and the disk has not */
+	STATE_CMD_INTENT = 65,       /* begin of a rebuild or move */
+	STATE_CMD_INTENT_END = 66,   /* it is given up */
+	STATE_CMD_LOCATION = 67,     /* its copy becomes the block's chunk */
+	STATE_CMD_DAMAGED = 69,      /* a disk has confirmed that a copy is corrupt */
+	STATE_CMD_TAKE_OUT = 70,     /* the chunks of a disk are to be rebuilt elsewhere */
+	STATE_CMD_GC = 48,           /* a step over files without a name */
+	STATE_CMD_DROPPED = 49,      /* a chunk server has dropped copies, durably */
+	STATE_CMD_ORPHANS = 50,      /* copies on a disk that no row names */
+	STATE_CMD_MISSING = 51,      /* copies that rows name and the disk has not */
+	STATE_CMD_FORGET_DROPS = 52, /* drop rows of a disk that does not come back */
 
 	/* 32 - 63: sessions, and what came to files with them */
 	STATE_CMD_SESSION_OPEN = 32,
@@ -249,6 +250,11 @@ struct state_cmd_gc {
 	uint64_t before_ms; /* whose state time is no later than this */
 };
 
+struct state_cmd_forget_drops {
+	uint32_t disk;
+	uint64_t from; /* block: rows at and behind it */
+};
+
 /* DROPPED, ORPHANS, MISSING */
 struct state_cmd_copies {
 	uint32_t disk;
@@ -330,6 +336,7 @@ struct state_cmd {
 		struct state_cmd_take_out take_out;
 		struct state_cmd_gc gc;
 		struct state_cmd_copies copies;
+		struct state_cmd_forget_drops forget_drops;
 		struct state_cmd_session_open session_open;
 		struct state_cmd_session_end session_end;
 		struct state_cmd_release release;

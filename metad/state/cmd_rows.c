@@ -76,7 +76,9 @@ uint32_t state_cmd_rows(const struct state_cmd *cmd)
 	case STATE_CMD_ORPHANS:
 		return cmd->copies.count;
 	case STATE_CMD_MISSING:
-		return 2 * cmd->copies.count;
+		return 3 * cmd->copies.count;
+	case STATE_CMD_FORGET_DROPS:
+		return STATE_FORGET_DROPS;
 	case STATE_CMD_SESSION_END: /* its row is written once more when leases are left */
 		return STATE_END_LEASES * LOST_ROWS + STATE_SESSION_ROW_BYTES / STATE_ROW_MEMORY_BYTES + 1;
 	case STATE_CMD_RELEASE:

@@ -7,6 +7,7 @@
  *     gc row --STATE_CMD_GC--> extents go, refcounts fall; a block at zero loses its row and gets a drop row per copy
  *     copy that no row names --STATE_CMD_ORPHANS--> drop row
  *     drop row --after the grace: order to the chunk server; its record durable--> STATE_CMD_DROPPED --> gone
+ *     drop row of a disk that was taken out and does not come back --STATE_CMD_FORGET_DROPS--> gone
  *
  * Invariants:
  *  1. A copy has a drop row only if no block's row names it. A block whose row went never comes back: refcount reaches
@@ -32,7 +33,9 @@ enum {
 
 _Static_assert(ROWS_MAX > LIMIT_CUT_EXTENTS * CUT_ROWS + 1, "one block always fits, and a step of a truncation");
 _Static_assert(STATE_COPIES <= STATE_COMMAND_ROWS - FILE_ROWS, "a row for each copy");
-_Static_assert(STATE_COPIES * 2 + 1 <= STATE_COMMAND_ROWS, "missing copies: a block and the reverse index for each");
+_Static_assert(
+	STATE_COPIES * 3 + 1 <= STATE_COMMAND_ROWS, "missing copies: a block, the reverse index and a file for each");
+_Static_assert(STATE_FORGET_DROPS + 1 <= STATE_COMMAND_ROWS, "drop rows of a disk that is gone");
 
 /* ---- drop rows ---- */
 
@@ -417,6 +420,42 @@ void state__dropped(struct state *s, const struct state_cmd_copies *cmd, struct 
 	}
 }
 
+bool state_drops_forgotten(const struct state *s, const struct state_disk *disk)
+{
+	return disk->out && s->meta.time_ms >= disk->out_ms + STATE_DROPS_KEPT_MS;
+}
+
+/*
+ * Rows that nobody will ever work off. If the disk comes back all the same, its inventory shows their copies as orphans: below the floor
+ * nothing can have come to want them meanwhile.
+ */
+void state__forget_drops(struct state *s, const struct state_cmd_forget_drops *cmd, struct state_result *res)
+{
+	const struct state_disk *disk = state_disk_at(s, cmd->disk);
+	struct state_copy at = {.block = cmd->from};
+	struct state_drop_list list;
+	struct state_key key;
+	int code = 0;
+
+	if (!disk || !state_drops_forgotten(s, disk)) {
+		res->status = disk ? ERR_STALE : ERR_NOENT;
+		return;
+	}
+	for (int i = 0; i < STATE_FORGET_DROPS && !code; i++) {
+		code = state_drop_begin(s, cmd->disk, &at, &list);
+		state_drop_end(&list);
+		if (code || list.copy.block >= s->meta.floor)
+			break;
+		at = list.copy;
+		state_key_drop(&key, cmd->disk, &at);
+		state__del(s, &key);
+		s->meta.pending_bytes -= list.drop.bytes;
+		s->meta_dirty = true;
+		res->count++;
+	}
+	res->next = at.block;
+}
+
 /* Copies that lie on the disk and that, as the leader saw it, no row names. The rows of now decide. */
 void state__orphans(struct state *s, const struct state_cmd_copies *cmd, struct state_result *res)
 {
@@ -438,7 +477,7 @@ void state__orphans(struct state *s, const struct state_cmd_copies *cmd, struct 
 	}
 }
 
-/* Two rows. */
+/* Three rows. */
 static void chunk_gone(struct state *s, struct state_block *row, uint8_t index)
 {
 	uint8_t value[STATE_ROW_BYTES];
@@ -449,6 +488,7 @@ static void chunk_gone(struct state *s, struct state_block *row, uint8_t index)
 	state_key_id(&key, STATE_TABLE_BLOCK, row->id);
 	state__put(s, &key, value, state_block_encode(row, value));
 	state__disk_block_put(s, row, row->chunks[index].disk);
+	state__raw_bytes_count(s, row, index, false);
 	s->blocks_version++;
 }
 

@@ -182,14 +182,12 @@ static int take_copy(struct state *s, const struct state_cmd_sealed *cmd, struct
 
 static void publish(struct state *s, struct state_block *row, uint8_t index, uint32_t old_disk, bool was_present)
 {
-	struct stripe_geom g = state__geom(row);
-
 	row->version++;
 	state__block_put(s, row);
 	if (was_present)
 		state__disk_block_put(s, row, old_disk);
 	else
-		state__raw_bytes_add(s, row->inode, stripe_chunk_len(&g, index));
+		state__raw_bytes_count(s, row, index, true);
 }
 
 void state__location(struct state *s, const struct state_cmd_sealed *cmd, struct state_result *res)

@@ -29,20 +29,24 @@
 
 enum {
 	STATE_COMMAND_ROWS = 1024,
-	STATE_ROW_MEMORY_BYTES = 512, /* that a row takes in the table's memory, but for bytes that came with the command: the longest key and name */
+	STATE_FORGET_DROPS = 512, /* drop rows that one command forgets */
+	STATE_DROPS_KEPT_MS = 24 * 3600 *
+		1000, /* for a disk that was taken out: longer, and its copies are orphans if it comes back */
+	STATE_ROW_MEMORY_BYTES =
+		512, /* that a row takes in the table's memory, but for bytes that came with the command: the longest key and name */
 	STATE_SERVERS = LIMIT_DISKS, /* ids are never reused: registrations of a cluster's life */
 	STATE_FLOOR_DELAY_MS = 60 * 1000 + LIMIT_TOKEN_LIFE_MS + 5 * 60 * 1000, /* after a range's reservation */
-	STATE_RANGE_ISSUE_MS = 60 * 1000, /* a leader gives ids of a range only this long */
-	STATE_TICK_RANGES = 256,          /* that one tick may pass */
-	STATE_WALK_MAX = 4096,            /* directories between a directory and the root */
+	STATE_RANGE_ISSUE_MS = 60 * 1000,            /* a leader gives ids of a range only this long */
+	STATE_TICK_RANGES = 256,                     /* that one tick may pass */
+	STATE_WALK_MAX = 4096,                       /* directories between a directory and the root */
 	STATE_MAINTENANCE_MAX_MS = 24 * 3600 * 1000, /* longer is no maintenance: the chunks want to be elsewhere */
-	STATE_RESTORE_GENERATION_SHIFT = 32,  /* 4 billion registrations of a disk between two restores */
-	STATE_RESTORE_INCARNATION_SHIFT = 24, /* 16 million moves of a block */
-	STATE_RESTORE_EPOCH_SHIFT = 32,       /* 4 billion writers of a file */
-	STATE_RESTORES = 255,                 /* as many as incarnations have room for */
-	STATE_INTENTS = 1024,             /* rebuilds and moves under way at once, kept in memory too: four times more than
+	STATE_RESTORE_GENERATION_SHIFT = 32,         /* 4 billion registrations of a disk between two restores */
+	STATE_RESTORE_INCARNATION_SHIFT = 24,        /* 16 million moves of a block */
+	STATE_RESTORE_EPOCH_SHIFT = 32,              /* 4 billion writers of a file */
+	STATE_RESTORES = 255,                        /* as many as incarnations have room for */
+	STATE_INTENTS = 1024,         /* rebuilds and moves under way at once, kept in memory too: four times more than
 					     a cluster of this version's size keeps busy */
-	STATE_GC_READ_MS = 60 * 1000,     /* a file without a name stays readable this long for who has it open */
+	STATE_GC_READ_MS = 60 * 1000, /* a file without a name stays readable this long for who has it open */
 };
 
 /* Width 15: a block row, an extent row, 15 rows of the reverse index; the inode, and what publishing touches. */
@@ -139,7 +143,7 @@ struct state_result {
 	uint64_t until_ms; /* MAINTENANCE */
 	uint32_t count;  /* of blocks, disks or copies */
 	uint32_t incarnation; /* INTENT */
-	uint64_t next;   /* GC: id to go on from */
+	uint64_t next;        /* GC, FORGET_DROPS: id to go on from */
 	union {
 		struct state_block_result blocks[LIMIT_COMMIT_BLOCKS];
 		struct state_disk_result disks[LIMIT_DISKS_PER_SERVER];
@@ -233,6 +237,8 @@ bool state_gc_table(uint8_t table);
 bool state_copy_named(struct state *s, uint32_t disk, const struct state_copy *copy);
 int state_drop_get(
 	struct state *s, uint32_t disk, const struct state_copy *copy, struct state_drop *ret_drop); /* ERR_NOENT */
+/* Is the disk gone for so long that the drop rows of block ids below the floor are not kept for it? */
+bool state_drops_forgotten(const struct state *s, const struct state_disk *disk);
 /* Drop rows of a disk, from a copy on. ERR_NOENT: no more. Always to be ended. */
 struct state_drop_list {
 	struct kv_scan scan;
@@ -335,8 +341,8 @@ void state__block_put(struct state *s, const struct state_block *row);
 void state__disk_block_put(struct state *s, const struct state_block *row, uint32_t disk);
 /* The most chunks of the block that one domain holds. */
 uint32_t state__most_in_a_domain(const struct state *s, const struct state_block *row, bool *ret_crowded);
-/* Chunks that came to a block of this file count in its raw bytes. */
-void state__raw_bytes_add(struct state *s, uint64_t inode, uint64_t bytes);
+/* A chunk of the block came or went: its file's raw bytes count what is there. */
+void state__raw_bytes_count(struct state *s, const struct state_block *row, uint8_t index, bool came);
 struct stripe_geom state__geom(const struct state_block *row);
 
 void state__intents_open(struct state *s);
@@ -358,6 +364,7 @@ void state__gc(struct state *s, const struct state_cmd_gc *cmd, struct state_res
 void state__dropped(struct state *s, const struct state_cmd_copies *cmd, struct state_result *res);
 void state__orphans(struct state *s, const struct state_cmd_copies *cmd, struct state_result *res);
 void state__missing(struct state *s, const struct state_cmd_copies *cmd, struct state_result *res);
+void state__forget_drops(struct state *s, const struct state_cmd_forget_drops *cmd, struct state_result *res);
 
 /* gc.c, for whoever takes extents or chunks away: */
 /* One extent fewer names the block; the last one takes its row away and leaves drop rows. Returns the raw bytes that went

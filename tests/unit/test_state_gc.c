@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gc: files without a name come apart in bounded steps; copies leave by drop rows; orphans only below the floor. */
+#include "metad/plan/gc.h"
 #include "tests/lib/state_bed.h"
 #include "tests/lib/unit.h"
 
@@ -312,6 +313,134 @@ START_TEST(missing_copies_stop_counting)
 }
 END_TEST
 
+/* A chunk that was missing and is made anew counts once; one of a block that nobody names any more counts nowhere. */
+START_TEST(raw_bytes_are_of_what_is_there)
+{
+	struct state_cmd_sealed sealed;
+	struct state_bed b;
+	uint64_t first, raw;
+
+	state_bed_open(&b);
+	bed_disks(&b, 7, 1);
+	first = bed_reserve(&b, 100);
+	make_file(&b, "f", first, 2);
+	ck_assert_int_gt(bed_lookup(&b, "f"), 0);
+	raw = b.inode.raw_bytes;
+	pass_floor(&b);
+	for (uint64_t block = first; block < first + 2; block++) {
+		ck_assert_int_eq(
+			run_copies(&b, STATE_CMD_MISSING, 3, 1, (struct state_copy){.block = block, .index = 2}), 0);
+		ck_assert_int_gt(bed_lookup(&b, "f"), 0);
+		ck_assert_uint_eq(b.inode.raw_bytes, raw - 4 * STATE_BED_MIB);
+		b.cmd.type = STATE_CMD_INTENT;
+		b.cmd.intent = (struct state_cmd_intent){
+			.block = block, .index = 2, .cause = STATE_CAUSE_MISSING, .disk = 7, .version = 2};
+		ck_assert_int_eq(state_bed_run(&b), 0);
+		sealed = (struct state_cmd_sealed){.block = block,
+			.version = 2,
+			.crc = (uint32_t)(block * 100 + 2),
+			.receipt = {.index = 2, .disk = 7, .incarnation = b.res.incarnation, .generation = 1}};
+		if (block > first) { /* the file lets go of the block meanwhile */
+			b.cmd.type = STATE_CMD_TRUNCATE;
+			b.cmd.truncate = (struct state_cmd_truncate){.at = state_bed_path("f"), .size = BLOCK_BYTES};
+			ck_assert_int_eq(state_bed_run(&b), 0);
+			raw /= 2;
+		}
+		b.cmd.type = STATE_CMD_LOCATION;
+		b.cmd.sealed = sealed;
+		ck_assert_int_eq(state_bed_run(&b), 0);
+		ck_assert_int_gt(bed_lookup(&b, "f"), 0);
+		ck_assert_uint_eq(b.inode.raw_bytes, raw);
+	}
+	state_bed_close(&b);
+}
+END_TEST
+
+/* ---- a disk that does not come back ---- */
+
+/* What the plan of garbage does at this time, to its end; the number of its commands. */
+static uint32_t run_plan(struct state_bed *b)
+{
+	struct plan_facts facts = {.state = &b->s, .now_ms = b->time_ms};
+	enum plan_next next = PLAN_GO_ON;
+	struct plan_gc gc;
+	uint32_t n = 0;
+
+	plan_gc_init(&gc);
+	while (next != PLAN_REST) {
+		next = gc.plan.step(&gc.plan, &facts, &b->cmd);
+		if (next != PLAN_COMMAND)
+			continue;
+		gc.plan.done(&gc.plan, state_bed_run(b), &b->res);
+		ck_assert_uint_lt(++n, 100);
+	}
+	return n;
+}
+
+START_TEST(drop_rows_of_a_lost_disk_do_not_stay)
+{
+	enum { LOST = STATE_FORGET_DROPS + 90 };
+	struct state_bed b;
+	uint64_t first, pending;
+
+	state_bed_open(&b);
+	bed_disks(&b, 7, 1);
+	first = bed_reserve(&b, LOST);
+	make_file(&b, "f", first, LOST);
+	pass_floor(&b);
+	first = bed_reserve(&b, 10);
+	make_file(&b, "g", first, 1);
+	ck_assert_int_eq(bed_remove(&b, "f", false), 0);
+	ck_assert_int_eq(bed_remove(&b, "g", false), 0);
+	bed_release(&b);
+	b.time_ms += STATE_GC_READ_MS;
+	run_plan(&b);
+	ck_assert_uint_eq(drops_of(&b, 3), LOST + 1);
+	pending = b.s.meta.pending_bytes;
+	b.cmd.type = STATE_CMD_SERVER_DOWN;
+	b.cmd.server_down.server = 3;
+	ck_assert_int_eq(state_bed_run(&b), 0);
+	b.cmd.type = STATE_CMD_TAKE_OUT;
+	b.cmd.take_out.disk = 3;
+	ck_assert_int_eq(state_bed_run(&b), 0);
+	b.time_ms += STATE_DROPS_KEPT_MS - 1;
+	ck_assert_uint_eq(run_plan(&b), 0); /* it may come back yet */
+	b.cmd.type = STATE_CMD_FORGET_DROPS;
+	b.cmd.forget_drops = (struct state_cmd_forget_drops){.disk = 3};
+	ck_assert_int_eq(state_bed_run(&b), ERR_STALE);
+	b.cmd.forget_drops.disk = 99;
+	ck_assert_int_eq(state_bed_run(&b), ERR_NOENT);
+	b.time_ms++;
+	b.cmd.type = STATE_CMD_TOKEN_ROLL; /* any command: time goes on; a tick would move the floor */
+	ck_assert_int_eq(state_bed_run(&b), 0);
+	ck_assert_uint_eq(run_plan(&b), 2);
+	ck_assert_uint_eq(drops_of(&b, 3), 1); /* above the floor a receipt could still count, if it came back */
+	ck_assert_uint_eq(drops_of(&b, 4), LOST + 1);
+	ck_assert_uint_eq(b.s.meta.pending_bytes, pending - LOST * 4ull * STATE_BED_MIB);
+	pass_floor(&b);
+	ck_assert_uint_eq(run_plan(&b), 1);
+	ck_assert_uint_eq(drops_of(&b, 3), 0);
+	/* it comes back: what lies on it is an orphan */
+	b.cmd.type = STATE_CMD_REGISTER;
+	memset(&b.cmd.register_, 0, sizeof(b.cmd.register_));
+	b.cmd.register_.uuid.bytes[0] = 3;
+	b.cmd.register_.name = b.cmd.register_.domain = slice_of("chunkd-3", 8);
+	b.cmd.register_.address = slice_of("127.0.0.1:1", 11);
+	b.cmd.register_.disk_count = 1;
+	b.cmd.register_.disks[0] = (struct state_register_disk){.uuid.bytes[0] = 103,
+		.disk = 3,
+		.generation = 1,
+		.capacity_bytes = 1ull << 40,
+		.path = slice_of("/d", 2)};
+	ck_assert_int_eq(state_bed_run(&b), 0);
+	ck_assert_int_eq(run_copies(&b, STATE_CMD_ORPHANS, 3, 2, (struct state_copy){.block = first, .index = 2}), 0);
+	ck_assert_uint_eq(b.res.count, 1);
+	b.time_ms += STATE_DROPS_KEPT_MS;
+	ck_assert_uint_eq(run_plan(&b), 0);
+	state_bed_close(&b);
+}
+END_TEST
+
 START_TEST(no_other_table_is_walked)
 {
 	struct state_bed b;
@@ -351,5 +480,7 @@ START_TEST(copies_of_intents_are_not_missing)
 }
 END_TEST
 
-UNIT_MAIN("state_gc", removed_file_leaves_by_drop_rows, steps_are_bounded, tails_go_with_their_files, a_block_never_comes_back,
-	orphans_only_below_the_floor_and_unnamed, missing_copies_stop_counting, copies_of_intents_are_not_missing, no_other_table_is_walked)
+UNIT_MAIN("state_gc", removed_file_leaves_by_drop_rows, steps_are_bounded, tails_go_with_their_files,
+	a_block_never_comes_back, orphans_only_below_the_floor_and_unnamed, missing_copies_stop_counting,
+	copies_of_intents_are_not_missing, raw_bytes_are_of_what_is_there, drop_rows_of_a_lost_disk_do_not_stay,
+	no_other_table_is_walked)
