@@ -55,7 +55,7 @@ uint32_t state_cmd_rows(const struct state_cmd *cmd)
 	case STATE_CMD_ABORT:
 		return LOST_ROWS;
 	case STATE_CMD_REGISTER:
-		return WIDE_ROWS * (4 + 2 * cmd->register_.disk_count + LIMIT_DISKS_PER_SERVER);
+		return WIDE_ROWS * (5 + 2 * cmd->register_.disk_count + LIMIT_DISKS_PER_SERVER);
 	case STATE_CMD_SERVER_DOWN:
 		return WIDE_ROWS * (1 + LIMIT_DISKS_PER_SERVER);
 	case STATE_CMD_DISK_FAILED:

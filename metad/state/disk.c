@@ -73,19 +73,59 @@ bool state_name_taken(const struct state *s, const struct uuid *uuid, struct sli
 	return false;
 }
 
-/* The domain of that name; made if it is new. */
-static uint32_t domain_by_name(struct state *s, struct slice name)
+/* 0: there is none of that name. */
+static uint32_t domain_find(const struct state *s, struct slice name)
 {
-	struct state_domain domain;
-
 	for (uint32_t i = 1; i < s->domain_cap; i++)
 		if (s->domains[i].id && strlen(s->domains[i].name) == name.len &&
 			memcmp(s->domains[i].name, name.data, name.len) == 0)
 			return i;
-	domain.id = s->meta.next_domain++;
+	return 0;
+}
+
+static bool domain_is_used(const struct state *s, uint32_t domain)
+{
+	for (uint32_t i = 1; i < s->server_cap; i++)
+		if (s->servers[i].id && s->servers[i].domain == domain)
+			return true;
+	for (uint32_t i = 1; i < s->disk_cap; i++)
+		if (s->disks[i].id && s->disks[i].domain == domain)
+			return true;
+	return false;
+}
+
+/* The number of a domain that is to be made: a new one, or, when there are no more, that of one without servers. 0: neither. */
+static uint32_t domain_number(const struct state *s)
+{
+	if (s->meta.next_domain < STATE_SERVERS)
+		return s->meta.next_domain;
+	for (uint32_t i = 1; i < s->domain_cap; i++)
+		if (s->domains[i].id && !domain_is_used(s, i))
+			return i;
+	return 0;
+}
+
+/* The domain of that name; made if it is new. */
+static uint32_t domain_by_name(struct state *s, struct slice name)
+{
+	struct state_domain domain = {.id = domain_find(s, name)};
+	struct state_key key;
+
+	if (domain.id)
+		return domain.id;
+	domain.id = domain_number(s);
+	CHECK(domain.id);
+	if (domain.id == s->meta.next_domain) {
+		s->meta.next_domain++;
+		s->meta_dirty = true;
+	} else {
+		const char *old = s->domains[domain.id].name;
+
+		state_key_domain_name(&key, slice_of(old, strlen(old)));
+		state__del(s, &key);
+	}
 	set_text(domain.name, name);
 	state__domain_put(s, &domain);
-	s->meta_dirty = true;
 	return domain.id;
 }
 
@@ -192,7 +232,7 @@ void state__register(struct state *s, const struct state_cmd_register *cmd, stru
 		return;
 	}
 	if (s->meta.next_disk + new_disks(s, cmd) > LIMIT_DISKS || (!known && s->meta.next_server >= STATE_SERVERS) ||
-		s->meta.next_domain >= STATE_SERVERS) {
+		(!domain_find(s, cmd->domain) && !domain_number(s))) {
 		res->status = ERR_NOSPC;
 		return;
 	}

@@ -51,6 +51,33 @@ static void down(uint32_t number)
 	ck_assert_int_eq(state_bed_run(b), 0);
 }
 
+/* A server that is told another rack each time wears out no more than numbers: one that nothing is in any more is given again. */
+START_TEST(test_domains_without_servers_are_given_again)
+{
+	char domain[16];
+
+	state_bed_open(b);
+	for (uint32_t i = 0; i < STATE_SERVERS + 10; i++) {
+		server(1, "s1");
+		disk(11, i ? 1 : 0, i);
+		snprintf(domain, sizeof(domain), "rack-%u", i);
+		b->cmd.register_.domain = slice_of(domain, strlen(domain));
+		ck_assert_int_eq(state_bed_run(b), 0);
+		ck_assert_str_eq(state_domain_at(&b->s, state_server_at(&b->s, 1)->domain)->name, domain);
+		ck_assert_uint_eq(state_disk_at(&b->s, 1)->domain, state_server_at(&b->s, 1)->domain);
+	}
+	ck_assert_uint_eq(bed_rows(b, STATE_TABLE_DOMAIN), STATE_SERVERS - 1);
+	ck_assert_uint_eq(bed_rows(b, STATE_TABLE_DOMAIN_NAME), STATE_SERVERS - 1);
+	/* and another server in the domain that is there */
+	server(2, "s2");
+	disk(12, 0, 0);
+	b->cmd.register_.domain = slice_of(domain, strlen(domain));
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(state_server_at(&b->s, 2)->domain, state_server_at(&b->s, 1)->domain);
+	state_bed_close(b);
+}
+END_TEST
+
 START_TEST(test_each_registration_a_generation)
 {
 	state_bed_open(b);
@@ -280,6 +307,6 @@ START_TEST(test_damaged_rows_stop_the_replica)
 }
 END_TEST
 
-UNIT_MAIN("state_disk", test_each_registration_a_generation, test_never_stored_number, test_disk_of_another_cluster,
-	test_same_disk_twice, test_states, test_token_keys_roll, test_unknown_entries_stop_the_replica,
-	test_random_entries_do_no_harm, test_damaged_rows_stop_the_replica)
+UNIT_MAIN("state_disk", test_domains_without_servers_are_given_again, test_each_registration_a_generation,
+	test_never_stored_number, test_disk_of_another_cluster, test_same_disk_twice, test_states, test_token_keys_roll,
+	test_unknown_entries_stop_the_replica, test_random_entries_do_no_harm, test_damaged_rows_stop_the_replica)
