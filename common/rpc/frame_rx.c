@@ -28,6 +28,7 @@ void frame_rx_init(struct frame_rx *rx, bool bulk)
 	memset(rx, 0, sizeof(*rx));
 	rx->state = RX_HEAD;
 	rx->bulk = bulk;
+	rx->many = !bulk;
 	rx->max_body = LIMIT_FRAME_BODY_BYTES;
 	rx->cap = FRAME_RX_BULK_BYTES;
 	rx->buf = mem_alloc(rx->cap);
@@ -64,9 +65,20 @@ bool frame_rx_partial(const struct frame_rx *rx)
 
 /* ---- where bytes go ---- */
 
-/* Room behind what is buffered: moved to the front, and grown where a control connection keeps its buffer full. */
+/* As far as the buffer is filled: after a large payload not further than that the next one goes to its place. */
+static size_t fill_limit(const struct frame_rx *rx)
+{
+	if (rx->many)
+		return rx->cap;
+	return rx->state == RX_BODY && rx->frame.body_len > FRAME_RX_BULK_BYTES ? rx->frame.body_len
+										: FRAME_RX_BULK_BYTES;
+}
+
+/* Room behind what is buffered: moved to the front, and grown where a connection of small frames keeps its buffer full. */
 static int room_in_buf(struct frame_rx *rx, struct iovec *ret_iov)
 {
+	size_t limit;
+
 	if (rx->grow) {
 		rx->cap = FRAME_RX_CONTROL_BYTES;
 		rx->buf = mem_realloc(rx->buf, rx->cap);
@@ -77,8 +89,9 @@ static int room_in_buf(struct frame_rx *rx, struct iovec *ret_iov)
 		rx->len -= rx->pos;
 		rx->pos = 0;
 	}
-	CHECK(rx->len < rx->cap);
-	ret_iov[0] = (struct iovec){rx->buf + rx->len, rx->cap - rx->len};
+	limit = fill_limit(rx);
+	CHECK(rx->len < limit && limit <= rx->cap);
+	ret_iov[0] = (struct iovec){rx->buf + rx->len, limit - rx->len};
 	return 1;
 }
 
@@ -102,10 +115,10 @@ int frame_rx_room(struct frame_rx *rx, struct iovec ret_iov[RPC_PAYLOAD_IOV], bo
 		return room_in_large(rx, ret_iov);
 	}
 	if (rx->state == RX_PAYLOAD && buffered(rx) == 0) {
-		*ret_all = true;
 		count = rx->place_count - rx->place_idx;
 		memcpy(ret_iov, rx->place + rx->place_idx, (size_t)count * sizeof(*ret_iov));
-		return count;
+		*ret_all = !rx->many || rx->payload_left > FRAME_RX_SMALL_BYTES || count == RPC_PAYLOAD_IOV;
+		return *ret_all ? count : count + room_in_buf(rx, ret_iov + count); /* what comes behind it, too */
 	}
 	return room_in_buf(rx, ret_iov);
 }
@@ -132,13 +145,19 @@ void frame_rx_filled(struct frame_rx *rx, size_t n)
 	if (rx->state == RX_BODY && rx->large) {
 		CHECK(n <= rx->large_cap - rx->large_len);
 		rx->large_len += n;
-	} else if (rx->state == RX_PAYLOAD && buffered(rx) == 0) {
-		place_advance(rx, n);
-	} else {
-		CHECK(n <= rx->cap - rx->len);
-		rx->grow = !rx->bulk && n == rx->cap - rx->len && rx->cap < FRAME_RX_CONTROL_BYTES;
-		rx->len += n;
+		return;
 	}
+	if (rx->state == RX_PAYLOAD && buffered(rx) == 0) {
+		size_t placed = n < rx->payload_left ? n : rx->payload_left;
+
+		place_advance(rx, (uint32_t)placed);
+		n -= placed;
+		if (n == 0)
+			return;
+	}
+	CHECK(n <= rx->cap - rx->len);
+	rx->grow = rx->many && n == rx->cap - rx->len && rx->cap < FRAME_RX_CONTROL_BYTES;
+	rx->len += n;
 }
 
 /* ---- what they mean ---- */
@@ -179,6 +198,7 @@ static int step_head(struct frame_rx *rx, bool *ret_more)
 				rx->max_body));
 	rx->pos += FRAME_HEADER_BYTES;
 	rx->payload_left = rx->frame.payload_len;
+	rx->many = !rx->bulk || rx->frame.payload_len <= FRAME_RX_SMALL_BYTES;
 	rx->state = RX_BODY;
 	if (rx->frame.body_len > rx->cap)
 		start_large(rx);

@@ -11,7 +11,8 @@
  *     }
  *
  * Small frames are read many at a time into one buffer; a payload that was given a place is received straight into it,
- * but for the first bytes that had come along with its head.
+ * but for the first bytes that had come along with its head. On a bulk connection few bytes come along, as long as its payloads are
+ * large: after a small one it is read like a control connection, since one copy of such a payload costs less than a receive of its own.
  */
 #ifndef COMMON_RPC_FRAME_RX_H
 #define COMMON_RPC_FRAME_RX_H
@@ -26,6 +27,7 @@
 enum {
 	FRAME_RX_BULK_BYTES = 4 << 10,     /* head buffer of a bulk connection: what of a payload is copied at most */
 	FRAME_RX_CONTROL_BYTES = 64 << 10, /* of a control connection once it is busy; it starts with the small one */
+	FRAME_RX_SMALL_BYTES = 16 << 10,   /* greatest payload of which many are read at once */
 };
 
 enum frame_rx_event { FRAME_RX_MORE, FRAME_RX_HEAD, FRAME_RX_TAIL };
@@ -33,6 +35,7 @@ enum frame_rx_event { FRAME_RX_MORE, FRAME_RX_HEAD, FRAME_RX_TAIL };
 struct frame_rx {
 	uint8_t state; /* private */
 	bool bulk;
+	bool many; /* frames may be read into all of the buffer */
 	bool grow;
 	uint8_t *buf; /* what was received and not consumed: buf[pos..len) */
 	size_t pos, len, cap;

@@ -44,6 +44,7 @@ struct reader {
 	bool drain; /* give no place */
 	int heads, tails;
 	uint64_t direct; /* bytes that went straight to their place */
+	uint64_t receives;
 };
 
 static void on_head(struct reader *r)
@@ -121,6 +122,7 @@ static int feed(struct reader *r, size_t piece, struct rng *rng)
 		if (given == 0)
 			ck_abort_msg("no room");
 		frame_rx_filled(&r->rx, given);
+		r->receives++;
 		code = pump(r);
 	}
 	return code;
@@ -198,6 +200,32 @@ START_TEST(test_bulk_goes_straight)
 }
 END_TEST
 
+/* Many small payloads come with one receive; a large one among them goes to its place but for what was received before it was known. */
+START_TEST(test_bulk_small_payloads_come_together)
+{
+	struct reader r = {0};
+	uint64_t direct;
+
+	stream_len = 0;
+	for (int i = 0; i < 1000; i++)
+		add_frame(200 + (uint32_t)i % 7, 4096);
+	frame_rx_init(&r.rx, true);
+	ck_assert_int_eq(feed(&r, sizeof(stream), NULL), 0);
+	ck_assert_int_eq(r.tails, 1000);
+	ck_assert_uint_le(r.receives, stream_len / FRAME_RX_CONTROL_BYTES + 10);
+
+	stream_len = 0;
+	for (int i = 0; i < 3; i++)
+		add_frame(400, LIMIT_FRAME_PAYLOAD_BYTES);
+	direct = r.direct;
+	ck_assert_int_eq(feed(&r, sizeof(stream), NULL), 0);
+	ck_assert_uint_ge(
+		r.direct - direct, 3ull * LIMIT_FRAME_PAYLOAD_BYTES - FRAME_RX_CONTROL_BYTES - 2 * FRAME_RX_BULK_BYTES);
+	ck_assert_uint_le(r.rx.cap, FRAME_RX_CONTROL_BYTES);
+	frame_rx_fini(&r.rx);
+}
+END_TEST
+
 /* A head that promises a long body costs no memory before the body comes. */
 START_TEST(test_promises_cost_nothing)
 {
@@ -248,4 +276,5 @@ START_TEST(test_damage)
 }
 END_TEST
 
-UNIT_MAIN("frame_rx", test_pieces, test_byte_by_byte, test_bulk_goes_straight, test_promises_cost_nothing, test_damage)
+UNIT_MAIN("frame_rx", test_pieces, test_byte_by_byte, test_bulk_goes_straight, test_bulk_small_payloads_come_together,
+	test_promises_cost_nothing, test_damage)
