@@ -9,7 +9,7 @@
  *
  * Invariants:
  *  1. The fdatasync of a seal is submitted after every write of the chunk, trailer included, has completed. (A chunk of one small
- *     cell is written with its trailer in one write that is itself durable: the same thing in one call.)
+ *     cell is written with its trailer in one write that is itself durable, together with its neighbours: the same thing in one call.)
  *  2. The index record is submitted after that sync; `done` of the seal comes after the record is durable.
  *  3. The extent of an upload that ends without a seal is given back when no write on it is in flight, and only then.
  *  4. After a failed write, sync or record nothing succeeds: the disk is failed first, then the waiters hear of it. Extents of seals
@@ -20,6 +20,8 @@
 
 #include <string.h>
 #include "chunkd/disk.h"
+#include "chunkd/gather.h"
+#include "chunkd/put_check.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/map.h"
@@ -28,11 +30,7 @@
 #include "common/code/ec.h"
 #include "common/code/stripe.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "unit CRCs are compared and kept as they come off the wire");
-
 _Static_assert((int)PUT_UPLOADS_MAX < (int)INDEX_SEQUENCE_GAP, "seals under way take fewer numbers than a start skips");
-
-enum { UNITS_PER_CELL = LIMIT_CELL_BYTES / LIMIT_UNIT_BYTES };
 
 #define IDLE_SCAN_NS (10000000000ull)
 
@@ -63,9 +61,11 @@ struct upload {
 struct put_cell {
 	struct sched_op op;
 	struct iovec iov[2];
+	struct gather_write together; /* in place of `op` where data and trailer are one small write */
 	struct upload *upload;
 	struct put_request request;
 	struct bufpool_buf data, trailer;
+	uint8_t *trailer_at; /* in `trailer`, or behind small data in `data` */
 	uint32_t trailer_bytes;
 	put_done_fn *done;
 	void *ctx;
@@ -77,6 +77,7 @@ struct puts {
 	struct map map; /* copy hash -> uploads, the of all states but DEAD */
 	struct list all, free_cells;
 	uint32_t count;
+	struct gather gather;
 	struct io_op timer;
 	bool closing;
 	void (*closed)(void *ctx);
@@ -144,7 +145,7 @@ static struct put_cell *cell_new(struct puts *p)
 	struct list *n = list_pop_front(&p->free_cells);
 	struct put_cell *c = n ? LIST_ENTRY(n, struct put_cell, link) : MEM_NEW(struct put_cell);
 
-	c->data.data = c->trailer.data = NULL;
+	c->data.data = c->trailer.data = c->trailer_at = NULL;
 	c->trailer_bytes = 0;
 	return c;
 }
@@ -264,16 +265,15 @@ static void written_all(struct upload *u)
 
 /* ---- writing ---- */
 
-static void cell_written(struct sched_op *op)
+static void cell_written(struct put_cell *c, int result)
 {
-	struct put_cell *c = CONTAINER_OF(op, struct put_cell, op);
 	struct upload *u = c->upload;
 	struct puts *p = u->puts;
 
 	u->in_flight--;
 	u->active_ns = io_now_ns(p->disk->io);
-	if (op->io.result < 0)
-		disk_fail(p->disk, (int)op->io.result, "a write failed");
+	if (result < 0)
+		disk_fail(p->disk, result, "a write failed");
 	if (p->disk->failed && u->state != DEAD) {
 		SOMETIMES(put_disk_failed);
 		u->in_flight++;
@@ -294,6 +294,16 @@ static void cell_written(struct sched_op *op)
 		settle_dead(u);
 	else if (u->state == WRITING && u->in_flight == 0)
 		written_all(u);
+}
+
+static void written_alone(struct sched_op *op)
+{
+	cell_written(CONTAINER_OF(op, struct put_cell, op), op->io.result < 0 ? (int)op->io.result : 0);
+}
+
+static void written_together(struct gather_write *w, int code)
+{
+	cell_written(CONTAINER_OF(w, struct put_cell, together), code);
 }
 
 static void make_trailer(struct put_cell *c)
@@ -317,7 +327,7 @@ static void make_trailer(struct put_cell *c)
 		.data_lists = c->request.data_lists,
 	};
 
-	format_trailer_encode(&t, d->sb.secret, c->trailer.data);
+	format_trailer_encode(&t, d->sb.secret, c->trailer_at);
 	*row = (struct index_row){
 		.copy = u->copy,
 		.policy = u->policy,
@@ -335,7 +345,7 @@ static void issue_cell(struct put_cell *c)
 {
 	struct upload *u = c->upload;
 	struct disk *d = u->puts->disk;
-	uint64_t at = (uint64_t)u->extent.extent.first * FORMAT_GRAIN_BYTES + c->request.offset;
+	uint64_t at = (uint64_t)u->extent.extent.first * FORMAT_GRAIN_BYTES;
 	uint32_t padded = (uint32_t)format_round(c->request.len);
 	int n = 0;
 
@@ -343,14 +353,23 @@ static void issue_cell(struct put_cell *c)
 		c->iov[n++] = (struct iovec){c->data.data, padded};
 	if (c->request.seal) {
 		make_trailer(c);
-		at = (uint64_t)u->extent.extent.first * FORMAT_GRAIN_BYTES +
-			(c->request.len ? c->request.offset : format_round(c->request.length));
-		c->iov[n++] = (struct iovec){c->trailer.data, c->trailer_bytes};
+		c->iov[n++] = (struct iovec){c->trailer_at, c->trailer_bytes};
 	}
-	io_prep_write(&c->op.io, segments_fd(d->segments, u->extent.extent.segment), c->iov, n, at,
-		is_one_write(&c->request) ? IO_DSYNC : 0, sched_io_done);
-	c->op.done = cell_written;
+	if (n == 2 && c->trailer_at == c->data.data + padded)
+		c->iov[--n - 1].iov_len += c->trailer_bytes;
 	u->in_flight++;
+	if (is_one_write(&c->request)) {
+		c->together = (struct gather_write){.segment = u->extent.extent.segment,
+			.offset = at,
+			.iov = {c->iov[0], c->iov[1]},
+			.iov_count = n,
+			.done = written_together};
+		gather_add(&u->puts->gather, &c->together);
+		return;
+	}
+	at += c->request.len ? c->request.offset : format_round(c->request.length);
+	io_prep_write(&c->op.io, segments_fd(d->segments, u->extent.extent.segment), c->iov, n, at, 0, sched_io_done);
+	c->op.done = written_alone;
 	sched_submit(&d->sched, SCHED_FOREGROUND, &c->op);
 }
 
@@ -369,23 +388,6 @@ static void extent_there(struct segment_wait *wait, int code)
 }
 
 /* ---- what arrives ---- */
-
-static int check_request(const struct put_request *r)
-{
-	if (r->len > LIMIT_CELL_BYTES || (r->len ? r->offset % LIMIT_UNIT_BYTES != 0 : !r->seal))
-		return ERR_INVAL;
-	if (r->announced_bytes == 0 || r->announced_bytes > LIMIT_CHUNK_BYTES || r->offset > r->announced_bytes ||
-		r->len > r->announced_bytes - r->offset)
-		return ERR_INVAL;
-	if (r->unit_crcs.len != (size_t)stripe_unit_count(r->len) * 4)
-		return ERR_INVAL;
-	/* After a cell that ends within a unit only an empty seal can follow: no other offset is unit-aligned. */
-	if (!r->seal)
-		return 0;
-	if (r->length == 0 || r->length != r->offset + r->len)
-		return ERR_INVAL;
-	return r->data_lists.len > LIMIT_TRAILER_BYTES ? ERR_INVAL : 0;
-}
 
 static int upload_open(struct puts *p, const struct put_request *r, struct upload **ret_upload)
 {
@@ -433,13 +435,30 @@ static int upload_open(struct puts *p, const struct put_request *r, struct uploa
 	return 0;
 }
 
+/* For data and trailer of a cell, whatever it has of them; of a small one behind one another. */
+static int take_memory(struct bufpool *pool, struct put_cell *c, uint32_t len, size_t trailer)
+{
+	size_t padded = format_round(len), both = padded + trailer;
+	int rc = len ? bufpool_get(pool, BUFPOOL_PUT, both <= BUFPOOL_SMALL_BYTES ? both : len, &c->data) : 0;
+
+	if (rc < 0 || !trailer)
+		return rc;
+	if (len && both <= BUFPOOL_SMALL_BYTES) {
+		c->trailer_at = c->data.data + padded;
+		return 0;
+	}
+	rc = bufpool_get(pool, BUFPOOL_PUT, trailer, &c->trailer);
+	c->trailer_at = c->trailer.data;
+	return rc;
+}
+
 int put_begin(struct puts *p, const struct put_request *r, struct put_cell **ret_cell)
 {
 	struct disk *d = p->disk;
 	struct upload *u;
 	struct put_cell *c;
 	size_t trailer = 0;
-	int rc = check_request(r);
+	int rc = put_check_request(r);
 
 	if (rc < 0)
 		return rc;
@@ -466,9 +485,7 @@ int put_begin(struct puts *p, const struct put_request *r, struct put_cell **ret
 			return ERR_INVAL;
 	}
 	c = cell_new(p);
-	rc = r->len ? bufpool_get(d->pool, BUFPOOL_PUT, r->len, &c->data) : 0;
-	if (rc == 0 && trailer)
-		rc = bufpool_get(d->pool, BUFPOOL_PUT, trailer, &c->trailer);
+	rc = take_memory(d->pool, c, r->len, trailer);
 	if (rc < 0) {
 		cell_free(p, c);
 		if (r->offset == 0)
@@ -494,41 +511,12 @@ uint8_t *put_buffer(const struct put_cell *c)
 static int accept_bytes(struct put_cell *c)
 {
 	struct upload *u = c->upload;
-	uint32_t len = c->request.len, units = stripe_unit_count(len),
-		 first = (uint32_t)(c->request.offset / LIMIT_UNIT_BYTES);
-	uint32_t crcs[UNITS_PER_CELL];
+	uint32_t len = c->request.len;
+	int rc = len ? put_check_bytes(&c->request, c->data.data, u->crcs + c->request.offset / LIMIT_UNIT_BYTES) : 0;
 
-	if (!len)
-		return 0;
-	ec_unit_crcs(c->data.data, len, crcs);
-	stripe_mask_units(u->copy.block, u->copy.index, first, units, crcs);
-	if (memcmp(crcs, c->request.unit_crcs.data, units * sizeof(crcs[0])) != 0)
-		return ERR_CORRUPT;
-	memcpy(u->crcs + first, crcs, units * sizeof(crcs[0]));
-	memset(c->data.data + len, 0, format_round(len) - len);
-	return 0;
-}
-
-static int accept_seal(const struct put_cell *c)
-{
-	const struct put_request *r = &c->request;
-	struct upload *u = c->upload;
-	struct format_trailer t = {
-		.copy = u->copy,
-		.policy = u->policy,
-		.length = r->length,
-		.block_length = r->block_length,
-		.cell_bytes = r->cell_bytes,
-		.list = slice_of(u->crcs, (size_t)stripe_unit_count(r->length) * 4),
-		.data_lists = r->data_lists,
-	};
-
-	/* A cell of the chunk that is still arriving (by another connection) is a cell that the seal overtook. */
-	if (u->receiving || format_trailer_check(&t) < 0)
-		return ERR_INVAL;
-	if (stripe_combine(u->copy.block, u->copy.index, r->length, u->crcs) != r->chunk_crc)
-		return ERR_CORRUPT;
-	return 0;
+	if (rc == 0 && len)
+		memset(c->data.data + len, 0, format_round(len) - len);
+	return rc;
 }
 
 /* Nothing of a ghost is written: its seal is answered from the index. */
@@ -571,8 +559,9 @@ void put_write(struct put_cell *c, put_done_fn *done, void *ctx)
 	code = p->disk->failed ? ERR_DISK_FAILED : 0;
 	if (code == 0 && u->state != DEAD)
 		code = accept_bytes(c);
+	/* A cell of the chunk that is still arriving (by another connection) is a cell that the seal overtook. */
 	if (code == 0 && u->state != DEAD && c->request.seal)
-		code = accept_seal(c);
+		code = u->receiving ? ERR_INVAL : put_check_seal(&c->request, u->policy, u->crcs);
 	if (code < 0 && u->state != DEAD) {
 		u->in_flight++;
 		kill_upload(u, code);
@@ -656,6 +645,7 @@ struct puts *puts_new(struct disk *disk)
 	map_init(&p->map);
 	list_init(&p->all);
 	list_init(&p->free_cells);
+	gather_init(&p->gather, disk->io, &disk->sched, disk->segments);
 	io_prep_timer(&p->timer, io_now_ns(disk->io) + IDLE_SCAN_NS, scan_idle);
 	io_submit(disk->io, &p->timer);
 	return p;
@@ -670,6 +660,7 @@ static void close_when_idle(struct puts *p)
 		return;
 	while (!list_empty(&p->free_cells))
 		mem_free(LIST_ENTRY(list_pop_front(&p->free_cells), struct put_cell, link));
+	gather_fini(&p->gather);
 	map_fini(&p->map);
 	mem_free(p);
 	closed(ctx);
