@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * apply: one log entry = state time + cluster version + commands in order. State time never goes back. The meta row,
- * which almost every command changes (counters), and the rows of sessions are written once an entry.
+ * which almost every command changes (counters), and the rows of sessions and directories are written once an entry.
  *
  * A replica that meets something it does not know stops: a guess would make its state differ from the others' for good.
  */
@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include "common/base/check.h"
+#include "metad/state/dirs.h"
 
 void state__fault(struct state *s, const char *fmt, ...)
 {
@@ -251,6 +252,7 @@ int state_apply(struct state *s, struct slice bytes, state_result_fn *result, vo
 	if (!rcursor_done(&r))
 		return err_set(err, ERR_CORRUPT, "a log entry has bytes behind its last command");
 	state__sessions_write(s);
+	state__dirs_write(s);
 	write_meta(s);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 #include "common/code/ec.h"
+#include "metad/state/dirs.h"
 
 enum { FIRST_CAP = 16 };
 
@@ -91,6 +92,7 @@ int state_open(struct state *s, struct kv *kv)
 	s->intents = mem_array(STATE_INTENTS, sizeof(*s->intents));
 	s->drop_gaps = mem_array(LIMIT_DISKS + 1, sizeof(*s->drop_gaps));
 	state__config_open(s);
+	state__dirs_open(s);
 	map_init(&s->sessions);
 	list_init(&s->sessions_dirty);
 	state_key_table(&key, STATE_TABLE_META);
@@ -118,6 +120,7 @@ void state_close(struct state *s)
 	mem_free(s->domains);
 	mem_free(s->intents);
 	mem_free(s->drop_gaps);
+	state__dirs_close(s);
 	memset(s, 0, sizeof(*s));
 }
 

@@ -6,6 +6,7 @@
 #include "metad/state/state.h"
 
 #include "common/base/check.h"
+#include "metad/state/dirs.h"
 
 /* The component at the front of *rest, which moves behind it and its '/'. */
 static struct slice next_component(struct slice *rest)
@@ -51,6 +52,8 @@ int state_inode_get(struct state *s, uint64_t id, struct state_inode *ret_inode)
 	struct state_key key;
 	struct slice value;
 
+	if (state__dir_get(s, id, ret_inode))
+		return 0;
 	state_key_id(&key, STATE_TABLE_INODE, id);
 	if (state__get(s, &key, &value))
 		return ERR_NOENT;
@@ -58,10 +61,18 @@ int state_inode_get(struct state *s, uint64_t id, struct state_inode *ret_inode)
 		state__fault(s, "the row of inode %llu cannot be decoded", (unsigned long long)id);
 		return ERR_CORRUPT;
 	}
+	if (ret_inode->type == STATE_TYPE_DIR)
+		state__dir_keep(s, ret_inode);
 	return 0;
 }
 
 void state__inode_put(struct state *s, const struct state_inode *inode)
+{
+	if (inode->type != STATE_TYPE_DIR || !state__dir_put(s, inode))
+		state__inode_write(s, inode);
+}
+
+void state__inode_write(struct state *s, const struct state_inode *inode)
 {
 	uint8_t value[STATE_ROW_BYTES];
 	struct state_key key;
@@ -91,6 +102,10 @@ int state__dirent_get(struct state *s, uint64_t dir, struct slice name, struct s
 	struct state_key key;
 	struct slice value;
 
+	ret_dirent->inode = state__step_get(s, dir, name);
+	ret_dirent->type = STATE_TYPE_DIR;
+	if (ret_dirent->inode)
+		return 0;
 	state_key_dirent(&key, dir, name);
 	if (state__get(s, &key, &value))
 		return ERR_NOENT;
@@ -98,6 +113,8 @@ int state__dirent_get(struct state *s, uint64_t dir, struct slice name, struct s
 		state__fault(s, "an entry of directory %llu cannot be decoded", (unsigned long long)dir);
 		return ERR_CORRUPT;
 	}
+	if (ret_dirent->type == STATE_TYPE_DIR)
+		state__step_keep(s, dir, name, ret_dirent->inode);
 	return 0;
 }
 
@@ -107,6 +124,7 @@ void state__dirent_put(struct state *s, uint64_t dir, struct slice name, uint64_
 	uint8_t value[STATE_ROW_BYTES];
 	struct state_key key;
 
+	state__step_forget(s, dir, name);
 	state_key_dirent(&key, dir, name);
 	state__put(s, &key, value, state_dirent_encode(&row, value));
 }
@@ -115,6 +133,7 @@ void state__dirent_del(struct state *s, uint64_t dir, struct slice name)
 {
 	struct state_key key;
 
+	state__step_forget(s, dir, name);
 	state_key_dirent(&key, dir, name);
 	state__del(s, &key);
 }

@@ -10,8 +10,8 @@
  *  - bad input is a result (an err code). A row that cannot be decoded, or that must be there and is not, is no
  *    result: it sets `fault` and the replica stops with that text.
  *
- * What a command reads often is kept decoded in memory beside the table: the meta row and sessions (written back once
- * an entry), disks, servers and domains. These copies are derived: state_open reads them from the table, commands change both.
+ * What a command reads often is kept decoded in memory beside the table: the meta row, sessions and directories (written
+ * back once an entry), disks, servers and domains. These copies are derived: state_open reads them from the table, commands change both.
  */
 #ifndef METAD_STATE_STATE_H
 #define METAD_STATE_STATE_H
@@ -94,6 +94,7 @@ struct state {
 	uint8_t tail_row[1 + LIMIT_TAIL_BYTES];       /* scratch, of tails and attributes */
 
 	struct state_gap *drop_gaps; /* by disk: the one found last */
+	struct state_dirs *dirs;
 
 	/* count changes since the process started: caches of status and placement watch them */
 	uint64_t fleet_version, blocks_version;
@@ -273,7 +274,8 @@ void state__fault(struct state *s, const char *fmt, ...) __attribute__((format(p
 void state__put(struct state *s, const struct state_key *key, const uint8_t *value, size_t len);
 void state__del(struct state *s, const struct state_key *key);
 int state__get(struct state *s, const struct state_key *key, struct slice *ret_value);
-void state__inode_put(struct state *s, const struct state_inode *inode);
+void state__inode_put(struct state *s, const struct state_inode *inode); /* of a directory: in the table when the entry ends */
+void state__inode_write(struct state *s, const struct state_inode *inode);
 void state__disk_put(struct state *s, const struct state_disk *disk);
 void state__server_put(struct state *s, const struct state_server *server);
 struct state_disk *state__disk_edit(struct state *s, uint32_t id);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * state_bed: the state of metad over a table in memory, one command an entry. state_bed_close replays all entries over
- * an empty table, in a new state, and compares the digests of the two tables: every test is a test of determinism too.
+ * an empty table, in a new state, and again with several commands an entry, and compares the digests of the tables: every
+ * test is a test of determinism too.
  */
 #ifndef TESTS_LIB_STATE_BED_H
 #define TESTS_LIB_STATE_BED_H
@@ -17,7 +18,7 @@
 #include "common/io/io_sim.h"
 #include "metad/state/state.h"
 
-enum { STATE_BED_DISKS = 9, STATE_BED_ENTRY_BYTES = 64 << 10, STATE_BED_ENTRIES = 8192, STATE_BED_MIB = 1 << 20,
+enum { STATE_BED_DISKS = 9, STATE_BED_ENTRY_BYTES = 64 << 10, STATE_BED_ENTRIES = 8192, STATE_BED_TOGETHER = 7 /* commands an entry, at the second replay */, STATE_BED_MIB = 1 << 20,
        STATE_BED_NODES_BYTES = 4096 /* of the table in memory, which happen to be split just now */ };
 
 struct state_bed {
@@ -126,26 +127,66 @@ static inline void state_bed_open(struct state_bed *b)
 	ck_assert_int_eq(state_bed_run(b), 0);
 }
 
-static inline void state_bed_close(struct state_bed *b)
+/* Entries `from` and on of the log as one, as many as fit and have one time; returns how many. */
+static inline size_t state_bed_join(struct state_bed *b, size_t from, uint8_t *out, size_t *ret_len)
 {
-	struct kv *copy = state_bed_kv(b->io, "/copy");
+	struct state_entry first, entry;
+	size_t count = 0, len = STATE_ENTRY_HEADER_BYTES;
+
+	for (; count < STATE_BED_TOGETHER && from + count < b->log_count; count++) {
+		struct slice bytes = b->log[from + count];
+		struct rcursor r;
+
+		rcursor_init(&r, bytes.data, bytes.len);
+		ck_assert_int_eq(state_entry_decode(&r, &entry), 0);
+		if (count == 0)
+			first = entry;
+		if (entry.time_ms != first.time_ms || len + rcursor_left(&r) > STATE_BED_ENTRY_BYTES)
+			break;
+		memcpy(out + len, bytes.data + STATE_ENTRY_HEADER_BYTES, rcursor_left(&r));
+		len += rcursor_left(&r);
+	}
+	first.count = (uint32_t)count;
+	state_entry_encode(&first, out);
+	*ret_len = len;
+	return count;
+}
+
+/* The log over an empty table gives the same rows, `together` or one command an entry. */
+static inline void state_bed_replay(struct state_bed *b, const char *dir, bool together)
+{
+	uint8_t *joined = mem_alloc(STATE_BED_ENTRY_BYTES);
+	struct kv *copy = state_bed_kv(b->io, dir);
 	struct state *s = MEM_NEW(struct state);
+	bool restarted = false;
 	struct err err;
+	size_t len;
 
 	ck_assert_int_eq(state_open(s, copy), 0);
-	for (size_t i = 0; i < b->log_count; i++) {
+	for (size_t i = 0, count; i < b->log_count; i += count) {
 		/* Half way a restart: what is kept in memory beside the table must come back from it. */
-		if (i == b->log_count / 2) {
+		if (i >= b->log_count / 2 && !restarted) {
+			restarted = true;
 			state_close(s);
 			ck_assert_int_eq(state_open(s, copy), 0);
 		}
-		ck_assert_msg(state_apply(s, b->log[i], NULL, NULL, &err) == 0, "%s", err.text);
+		count = 1;
+		if (together)
+			count = state_bed_join(b, i, joined, &len);
+		ck_assert_msg(state_apply(s, together ? slice_of(joined, len) : b->log[i], NULL, NULL, &err) == 0, "%s", err.text);
 	}
 	ck_assert_uint_eq(state_bed_digest(copy), state_bed_digest(b->kv));
 	state_close(s);
-	state_close(&b->s);
 	mem_free(s);
+	mem_free(joined);
 	kv_abandon(copy);
+}
+
+static inline void state_bed_close(struct state_bed *b)
+{
+	state_bed_replay(b, "/copy", false);
+	state_bed_replay(b, "/together", true);
+	state_close(&b->s);
 	kv_abandon(b->kv);
 	for (size_t i = 0; i < b->log_count; i++)
 		mem_free((void *)(uintptr_t)b->log[i].data);
