@@ -76,7 +76,7 @@ static int announce(struct daemon *d, struct err *err)
 	io_addr_format(&addr, text);
 	log_line(&d->log, LOG_INFO, "ready", "address=%s io=%s%s", text, io_backend_name(d->io), d->ready);
 	if (io_is_slowed(d->io))
-		log_line(&d->log, LOG_WARN, "slowed", "text=\"CRATON_FAULT slows the disks down for an experiment\"");
+		log_line(&d->log, LOG_WARN, "slowed", "text=\"the disks are slowed down for an experiment\"");
 	snprintf(state, sizeof(state), "READY=1\nSTATUS=serving on %s", text);
 	notify(d, state);
 	rc = daemon_watchdog_start(&d->watchdog, d->io);

@@ -440,7 +440,7 @@ static int io_backend_from_env(enum io_backend *backend, struct err *err)
 	return 0;
 }
 
-static int io_new_backend(enum io_backend backend, struct io **ret_io, struct err *err)
+int io_new(enum io_backend backend, struct io **ret_io, struct err *err)
 {
 	int rc;
 
@@ -461,19 +461,12 @@ static int io_new_backend(enum io_backend backend, struct io **ret_io, struct er
 	return rc;
 }
 
-int io_new(enum io_backend backend, struct io **ret_io, struct err *err)
+int io_slow_down(struct io *io, const char *fault, struct err *err)
 {
-	struct io_slow *slow;
-	int rc = io_slow_new(getenv("CRATON_FAULT"), &slow, err);
+	struct io_real *r = CONTAINER_OF(io, struct io_real, io);
 
-	if (rc)
-		return rc;
-	rc = io_new_backend(backend, ret_io, err);
-	if (rc)
-		mem_free(slow);
-	else
-		CONTAINER_OF(*ret_io, struct io_real, io)->slow = slow;
-	return rc;
+	CHECK(!io->v->simulated && !r->slow);
+	return io_slow_new(fault, &r->slow, err);
 }
 
 bool io_is_slowed(const struct io *io)

@@ -205,7 +205,11 @@ enum io_backend { IO_BACKEND_AUTO, IO_BACKEND_URING, IO_BACKEND_EPOLL };
 
 /* AUTO: io_uring where the kernel lets us, else epoll. CRATON_IO=uring|epoll in the environment overrides AUTO. */
 int io_new(enum io_backend backend, struct io **ret_io, struct err *err);
-/* CRATON_FAULT=slow-disk=N in the environment: for experiments only, every operation on a file takes N times as long as it would. */
+/*
+ * For experiments (tests/faulty): `fault` is "slow-disk=N": every operation on a file takes N times as long as it would; NULL or empty: none
+ * does. Before the first operation; not in the simulator. ERR_INVAL.
+ */
+int io_slow_down(struct io *io, const char *fault, struct err *err);
 bool io_is_slowed(const struct io *io);
 void io_free(struct io *io);                       /* not from inside the loop; no operation may be in flight */
 const char *io_backend_name(const struct io *io);  /* "uring", "epoll", "sim" */

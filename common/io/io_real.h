@@ -118,7 +118,7 @@ void io__addr_from_os(const struct sockaddr_in6 *sa, struct io_addr *ret_addr);
 
 /* ---- slow disks, for experiments (io_slow.c) ---- */
 
-/* The text of CRATON_FAULT; none gives NULL. ERR_INVAL. */
+/* As io_slow_down; none gives NULL. */
 int io_slow_new(const char *fault, struct io_slow **ret_slow, struct err *err);
 /* How long an operation on a file that took took_ns shall be held back. */
 uint64_t io_slow_delay_ns(struct io_slow *slow, const struct io_op *op, uint64_t took_ns);

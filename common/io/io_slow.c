@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_slow: for experiments: disks that are so many times slower than they are. CRATON_FAULT=slow-disk=N in the environment of a program
- * delays the end of each of its file operations by N times the median of what the last ones of its kind and size took.
+ * io_slow: for experiments: disks that are so many times slower than they are. "slow-disk=N" (io_slow_down) delays the end of each file
+ * operation by N times the median of what the last ones of its kind and size took.
  *
  * An operation that is held back lies in the loop's heap of timers with its result, as IO_STATE_HELD.
  */
@@ -33,7 +33,7 @@ int io_slow_new(const char *fault, struct io_slow **ret_slow, struct err *err)
 	if (strncmp(fault, name, strlen(name)) == 0)
 		factor = strtoul(fault + strlen(name), &end, 10);
 	if (!end || *end || factor == 0 || factor > SLOW_FACTOR_MAX)
-		return err_set(err, ERR_INVAL, "CRATON_FAULT=%s: give slow-disk=N, or unset it", fault);
+		return err_set(err, ERR_INVAL, "fault '%s': give slow-disk=N", fault);
 	*ret_slow = MEM_NEW(struct io_slow);
 	(*ret_slow)->factor = (uint32_t)factor;
 	return 0;

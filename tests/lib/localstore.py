@@ -129,6 +129,20 @@ class LocalStore:
     def start_one(self, name):
         self.run("local", "start", self.store, name)
 
+    def start_program(self, name, program, env=None):
+        """Starts a server with another program of the build tree in the place of craton-chunkd."""
+        folder = self.path("bin-" + os.path.basename(program))
+        if not os.path.isdir(folder):
+            os.mkdir(folder)
+            shutil.copy(craton_program(), folder)
+            shutil.copy(os.path.join(build_dir(), program), os.path.join(folder, "craton-chunkd"))
+        if self.pid(name):
+            self.kill9(name)
+        done = subprocess.run([os.path.join(folder, "craton"), "local", "start", self.store, name], env={**self.env, **(env or {})},
+                              capture_output=True, check=False, timeout=60)
+        if done.returncode:
+            raise Failure(f"{program} does not start: {done.stderr.decode(errors='replace')}")
+
     def start(self, *names):
         for name in names:
             self.start_one(name)
