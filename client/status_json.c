@@ -7,6 +7,7 @@
  *    disks: [{disk, server, path, state, generation, capacity_bytes, free_bytes, chunks, error}],
  *    df: {total_bytes, free_bytes, pending_bytes, file_count, dir_count, file_bytes},
  *    repair: {enabled, wanted, helpless, no_target, active, done, failed, bytes, hold_ms, out_wait_ms, reports, damaged},
+ *    sessions: {open, expired, lost, forged, out_of_window, orphans},
  *    settings: [{name, type, unit, min, max, default, value, text, default_text, help}] (those not at their default),
  *    cluster, default_policy, version, state_time_ms, applied_index, floor}
  */

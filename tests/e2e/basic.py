@@ -5,11 +5,13 @@
 import json
 import os
 import random
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from localstore import LocalStore, sha256_file, write_random
 
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MIB = 1 << 20
 SIZES = [0, 1, 16383, 16384, 16385, MIB - 1, MIB + 1, 4 * MIB, 16 * MIB, 16 * MIB + 1, 37 * MIB + 4321]
 
@@ -147,6 +149,24 @@ def config(store):
         r = store.craton("config", "set", *bad, check=False)
         check(r.returncode == 1 and bad[0].encode() in r.stderr, f"config set {bad}: {r.stderr}")
     check(store.craton("config", "put", check=False).returncode == 2, "config put")
+    documented(store) # with a setting that is not at its default
+
+
+def documented(store):
+    """Each field of the status is named in the page and in --help."""
+    def fields(value):
+        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from fields(item)
+        if isinstance(value, dict):
+            yield from value
+
+    with open(os.path.join(ROOT, "docs", "cli.md"), encoding="utf-8") as f:
+        page = f.read()
+    text = set(re.findall(r"\w+", store.run("status", "--help").decode()))
+    shown = set(fields(store.json("status")))
+    check(len(shown) > 50 and "version" in shown, f"fields of status --json: {shown}")
+    check(not [n for n in shown if f"`{n}`" not in page], f"not in docs/cli.md: {[n for n in shown if f'`{n}`' not in page]}")
+    check(shown <= text, f"not in status --help: {shown - text}")
 
 
 def survive(store):
