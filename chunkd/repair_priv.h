@@ -45,6 +45,7 @@ struct repair_source {
 	Craton__GetRequest request;
 	Craton__Copy copy;
 	uint32_t want;
+	bool waiting; /* for a connection: others give way */
 };
 
 enum repair_state { REPAIR_FREE, REPAIR_PULLING, REPAIR_WRITING, REPAIR_CHECKING, REPAIR_DONE };
@@ -71,7 +72,8 @@ struct repair_job {
 	uint32_t *lists[LIMIT_WIDTH]; /* masked unit CRCs of what is decoded, by index */
 	uint8_t *data_lists;
 	struct put_cell *cell;
-	struct io_op timer; /* waits for room */
+	struct io_op timer;     /* waits for room: for a cell to be written, or for connections */
+	uint64_t room_until_ns; /* for the latter */
 	struct io_turn_hook hook;
 	/* the check */
 	struct get get;
@@ -104,7 +106,8 @@ struct repairs {
 /* repair.c */
 /* The job has ended; `text` may be NULL. */
 void repair__finish(struct repair_job *job, int status, const char *text);
-struct repair_peer *repair__peer_get(struct repairs *repairs, const struct io_addr *addr); /* NULL: too many are in use */
+struct repair_peer *repair__peer_get(
+	struct repairs *repairs, const struct io_addr *addr); /* NULL: room is being made, ask again */
 void repair__peer_put(struct repair_peer *peer);
 
 /* repair_pull.c */

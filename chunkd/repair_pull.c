@@ -176,6 +176,44 @@ static void cell_done(struct rpc_call *call, int status, const ProtobufCMessage 
 		io_at_turn_end(job->repairs->ch->io, &job->hook);
 }
 
+static void pull_cell(struct repair_job *job, uint8_t index);
+
+static void peer_room(struct io_op *op)
+{
+	struct repair_job *job = CONTAINER_OF(op, struct repair_job, timer);
+	struct chunkd *ch = job->repairs->ch;
+	bool late = op->result < 0 || job->repairs->closing || io_now_ns(ch->io) >= job->room_until_ns;
+
+	job->pulling++; /* so that calls that fail at once do not end the stripe */
+	for (uint8_t i = 0; i < LIMIT_WIDTH; i++) {
+		struct repair_source *s = &job->sources[i];
+
+		if (!s->waiting)
+			continue;
+		s->waiting = false;
+		job->pulling--;
+		if (late)
+			source_bad(s, ERR_OVERLOADED, false);
+		else
+			pull_cell(job, i);
+	}
+	if (--job->pulling == 0)
+		io_at_turn_end(ch->io, &job->hook);
+}
+
+/* All connections are open to others: one that is idle is being closed. */
+static void wait_for_peer(struct repair_source *s)
+{
+	struct repair_job *job = s->job;
+
+	s->waiting = true;
+	job->pulling++;
+	if (io_pending(&job->timer))
+		return;
+	io_prep_timer(&job->timer, io_now_ns(job->repairs->ch->io) + ROOM_MS * MS, peer_room);
+	io_submit(job->repairs->ch->io, &job->timer);
+}
+
 static void pull_cell(struct repair_job *job, uint8_t index)
 {
 	struct repair_source *s = &job->sources[index];
@@ -186,7 +224,7 @@ static void pull_cell(struct repair_job *job, uint8_t index)
 		return; /* a short last stripe: zeros */
 	s->peer = repair__peer_get(job->repairs, &s->addr);
 	if (!s->peer) {
-		source_bad(s, ERR_OVERLOADED, false);
+		wait_for_peer(s);
 		return;
 	}
 	if (!s->cell)
@@ -214,6 +252,7 @@ static void pull_cell(struct repair_job *job, uint8_t index)
 static void pull_stripe(struct repair_job *job)
 {
 	job->state = REPAIR_PULLING;
+	job->room_until_ns = io_now_ns(job->repairs->ch->io) + CELL_MS * MS;
 	job->pulling = 1; /* so that calls that fail at once do not end the stripe */
 	for (uint8_t i = 0; i < LIMIT_WIDTH; i++)
 		if (job->set & 1u << i)

@@ -16,7 +16,7 @@ static uint16_t lowest(uint16_t bits, uint8_t count)
 
 uint16_t repair_set_next(struct repair_sets *s)
 {
-	uint16_t others = s->available & (uint16_t)~s->first, spare = lowest(others, 1);
+	uint16_t others = s->available & (uint16_t)~s->first;
 
 	s->now = 0;
 	if (!s->first) {
@@ -28,14 +28,15 @@ uint16_t repair_set_next(struct repair_sets *s)
 		s->first = 0;
 		return repair_set_next(s);
 	}
-	while (spare && s->tried < 16) {
-		uint16_t bit = (uint16_t)(1u << s->tried++);
+	for (; s->spare < 16; s->spare++, s->tried = 0)
+		while (others & 1u << s->spare && s->tried < 16) {
+			uint16_t bit = (uint16_t)(1u << s->tried++);
 
-		if (!(s->first & bit))
-			continue;
-		s->now = (uint16_t)((s->first & ~bit) | spare);
-		return s->now;
-	}
+			if (!(s->first & bit))
+				continue;
+			s->now = (uint16_t)((s->first & ~bit) | 1u << s->spare);
+			return s->now;
+		}
 	return 0;
 }
 
@@ -48,11 +49,13 @@ void repair_set_mismatch(struct repair_sets *s)
 {
 	if (!s->first) {
 		s->first = s->now;
-		s->tried = 0;
+		s->spare = s->tried = 0;
 	}
 }
 
 uint16_t repair_set_liars(const struct repair_sets *s)
 {
-	return s->first & (uint16_t)~s->now;
+	uint16_t useless = s->available & (uint16_t)~s->first & (uint16_t)((1u << s->spare) - 1);
+
+	return s->first ? (uint16_t)((s->first & ~s->now) | useless) : 0;
 }

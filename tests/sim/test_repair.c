@@ -5,6 +5,7 @@
  * it was written. Bits that flip on a disk are found by a reader and made good.
  */
 #include <stdlib.h>
+#include "chunkd/repair_priv.h"
 #include "common/base/mem.h"
 #include "common/code/ec.h"
 #include "common/code/stripe.h"
@@ -421,14 +422,86 @@ START_TEST(test_failed_disks_are_not_damaged)
 }
 END_TEST
 
+static void no_reason(void *ctx, const char *code, bool error, const char *text)
+{
+	(void)ctx, (void)code, (void)error, (void)text;
+}
+
+/* More servers than a server keeps connections to: idle ones give way, and no source is given up for that. */
+START_TEST(test_connections_give_way)
+{
+	Craton__RepairStatus status;
+
+	begin((uint64_t)_i + 61);
+	for (unsigned i = 0; i < SERVERS; i++) {
+		struct repairs *r = c->nodes[CLUSTER_CHUNKD + i].chunkd->repairs;
+
+		for (unsigned n = 0; n < REPAIR_PEERS; n++) {
+			struct io_addr addr;
+			char text[32];
+
+			snprintf(text, sizeof(text), "127.0.0.1:%u", 20000 + n);
+			ck_assert_int_eq(io_addr_parse(text, &addr), 0);
+			repair__peer_put(repair__peer_get(r, &addr));
+		}
+	}
+	cluster_crash(c, victim());
+	until(is_repairing, "repair to begin");
+	all_is_well();
+	metad__repair_status(c->nodes[CLUSTER_METAD].metad, &status, no_reason, NULL);
+	ck_assert_uint_gt(status.done, 0);
+	ck_assert_uint_eq(status.failed, 0);
+	finish();
+}
+END_TEST
+
+static unsigned stopping;
+
+static bool is_back(void *ctx)
+{
+	(void)ctx;
+	return c->failed || chunkd_is_registered(c->nodes[stopping].chunkd);
+}
+
+static bool has_stopped(void *ctx)
+{
+	(void)ctx;
+	return c->failed || c->nodes[stopping].state == CLUSTER_STOPPED;
+}
+
+/* A server is stopped while it rebuilds, at any moment of that: it ends, and the rebuild is done later. */
+START_TEST(test_the_target_stops_amid_repair)
+{
+	begin((uint64_t)_i + 71);
+	cluster_crash(c, victim());
+	for (int n = 0; n < 8; n++) {
+		until(is_repairing, "repair to begin");
+		for (stopping = CLUSTER_CHUNKD; stopping < CLUSTER_CHUNKD + SERVERS; stopping++)
+			if (cluster_running(c, stopping) && disk_of(stopping) == state()->intents[0].disk)
+				break;
+		ck_assert_uint_lt(stopping, CLUSTER_CHUNKD + SERVERS);
+		sim_run(c->sim, never, NULL, sim_now_ns(c->sim) + sim_random(c->sim) % (300 * CLUSTER_MS));
+		cluster_stop(c, stopping);
+		ck_assert(sim_run(c->sim, has_stopped, NULL, sim_now_ns(c->sim) + 30 * CLUSTER_S));
+		cluster_start(c, stopping);
+		until(is_back, "it to come back");
+		if (is_whole(NULL))
+			break;
+	}
+	all_is_well();
+	finish();
+}
+END_TEST
+
 int main(void)
 {
 	const struct {
 		const TTest *test;
 		int seeds;
 	} tests[] = {{test_a_server_dies_for_ever, SEEDS}, {test_metad_restarts_amid_repair, SEEDS},
-		{test_the_target_dies_amid_repair, SEEDS}, {test_the_dead_come_back, SEEDS},
-		{test_two_at_once_wait, 1}, {test_failed_disks_are_not_damaged, SEEDS}};
+		{test_the_target_dies_amid_repair, SEEDS}, {test_the_dead_come_back, SEEDS}, {test_two_at_once_wait, 1},
+		{test_failed_disks_are_not_damaged, SEEDS}, {test_connections_give_way, SEEDS},
+		{test_the_target_stops_amid_repair, SEEDS}};
 	Suite *suite = suite_create("repair");
 	TCase *tcase = tcase_create("repair");
 	SRunner *runner = srunner_create(suite);

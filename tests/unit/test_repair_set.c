@@ -53,6 +53,10 @@ START_TEST(test_no_spare_or_two_liars)
 
 	ck_assert_uint_eq(find(&s, 2, &sets), 0); /* nothing to compare with */
 	ck_assert_int_eq(sets, 1);
+	s = (struct repair_sets){
+		.needed = 4, .available = 0x7e}; /* one of the set, and the first that it might be replaced by */
+	ck_assert_uint_eq(find(&s, 0x24, &sets), 0x5a);
+	ck_assert_uint_eq(repair_set_liars(&s), 0x24);
 	s = (struct repair_sets){.needed = 4, .available = 0x3e};
 	ck_assert_uint_eq(find(&s, 6, &sets), 0);
 	ck_assert_int_eq(sets, 5); /* the first, and each of its chunks replaced: bounded */
