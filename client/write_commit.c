@@ -9,19 +9,23 @@
 #include <string.h>
 #include "common/base/sometimes.h"
 
+struct commit_block {
+	Craton__BlockCommit msg;
+	struct write_block *ours;
+	Craton__ChunkReceipt receipts[LIMIT_WIDTH];
+	Craton__ChunkReceipt *receipt_ptrs[LIMIT_WIDTH];
+	uint32_t crcs[LIMIT_WIDTH];
+	uint32_t disks[LIMIT_WIDTH];
+};
+
 struct write_commit {
 	struct session_call call;
 	struct write_stream *stream;
 	Craton__CommitRequest request;
-	Craton__BlockCommit blocks[WRITE_COMMIT_BLOCKS];
 	Craton__BlockCommit *block_ptrs[WRITE_COMMIT_BLOCKS];
-	struct write_block *ours[WRITE_COMMIT_BLOCKS];
-	Craton__ChunkReceipt receipts[WRITE_COMMIT_BLOCKS][LIMIT_WIDTH];
-	Craton__ChunkReceipt *receipt_ptrs[WRITE_COMMIT_BLOCKS][LIMIT_WIDTH];
-	uint32_t crcs[WRITE_COMMIT_BLOCKS][LIMIT_WIDTH];
-	uint32_t disks[WRITE_COMMIT_BLOCKS][LIMIT_WIDTH];
-	uint32_t count;
 	uint8_t *tail; /* a copy: the stream's may be on its way into a block when this is sent again */
+	uint32_t count;
+	struct commit_block blocks[]; /* `count` of them */
 };
 
 static void commit_free(struct write_commit *c)
@@ -51,7 +55,8 @@ static void tail_committed(struct write_stream *s, const struct write_commit *c)
 
 static void fill_block_commit(struct write_commit *c, uint32_t n, struct write_block *b)
 {
-	Craton__BlockCommit *out = &c->blocks[n];
+	struct commit_block *cb = &c->blocks[n];
+	Craton__BlockCommit *out = &cb->msg;
 	uint8_t width = b->geom.k + b->geom.m;
 
 	craton__block_commit__init(out);
@@ -60,19 +65,19 @@ static void fill_block_commit(struct write_commit *c, uint32_t n, struct write_b
 	out->cell_bytes = b->geom.cell_bytes;
 	out->length = b->geom.length;
 	out->file_offset = b->file_offset;
-	out->chunk_crcs = c->crcs[n];
+	out->chunk_crcs = cb->crcs;
 	out->n_chunk_crcs = width;
-	out->intended_disks = c->disks[n];
+	out->intended_disks = cb->disks;
 	out->n_intended_disks = width;
-	out->receipts = c->receipt_ptrs[n];
+	out->receipts = cb->receipt_ptrs;
 	for (uint8_t i = 0; i < width; i++) {
 		struct write_chunk *chunk = &b->chunks[i];
-		Craton__ChunkReceipt *r = &c->receipts[n][i];
+		Craton__ChunkReceipt *r = &cb->receipts[i];
 
 		if (chunk->state == PICK_ABSENT)
 			continue;
-		c->crcs[n][i] = b->chunk_crc[i];
-		c->disks[n][i] = chunk->target.disk;
+		cb->crcs[i] = b->chunk_crc[i];
+		cb->disks[i] = chunk->target.disk;
 		if (chunk->state != PICK_SEALED)
 			continue;
 		craton__chunk_receipt__init(r);
@@ -81,11 +86,11 @@ static void fill_block_commit(struct write_commit *c, uint32_t n, struct write_b
 		r->incarnation = chunk->target.incarnation;
 		r->generation = chunk->generation;
 		r->mac = (ProtobufCBinaryData){TOKEN_MAC_BYTES, chunk->mac};
-		c->receipt_ptrs[n][out->n_receipts++] = r;
+		cb->receipt_ptrs[out->n_receipts++] = r;
 	}
 	b->state = WRITE_COMMITTING;
 	c->block_ptrs[n] = out;
-	c->ours[n] = b;
+	cb->ours = b;
 }
 
 /* No receipt of it is asked for any more. */
@@ -144,7 +149,7 @@ static bool cure_blocks(struct write_commit *c, const Craton__CommitReply *reply
 	bool any = false;
 
 	for (uint32_t n = 0; n < c->count; n++) {
-		struct write_block *b = c->ours[n];
+		struct write_block *b = c->blocks[n].ours;
 		const Craton__BlockResult *r = result_of(reply, b->id);
 
 		b->state = WRITE_READY;
@@ -168,13 +173,13 @@ static void take_commit(struct write_commit *c, const Craton__CommitReply *reply
 	struct write_stream *s = c->stream;
 
 	for (uint32_t n = 0; n < c->count; n++) {
-		const Craton__BlockResult *r = result_of(reply, c->ours[n]->id);
+		const Craton__BlockResult *r = result_of(reply, c->blocks[n].ours->id);
 
-		write_late_added(c->ours[n]);
-		if (!r || r->n_not_counted == 0 || s->ending || !refresh_receipts(c->ours[n], r))
-			block_committed(s, c->ours[n]);
+		write_late_added(c->blocks[n].ours);
+		if (!r || r->n_not_counted == 0 || s->ending || !refresh_receipts(c->blocks[n].ours, r))
+			block_committed(s, c->blocks[n].ours);
 		else
-			c->ours[n]->committed = true;
+			c->blocks[n].ours->committed = true;
 	}
 	if (c->request.tail.len)
 		tail_committed(s, c);
@@ -189,10 +194,10 @@ static bool take_failed_addition(struct write_commit *c)
 	if (c->request.complete || c->request.tail.len || c->count == 0)
 		return false;
 	for (uint32_t n = 0; n < c->count; n++)
-		if (!c->ours[n]->committed)
+		if (!c->blocks[n].ours->committed)
 			return false;
 	for (uint32_t n = 0; n < c->count; n++)
-		block_committed(c->stream, c->ours[n]);
+		block_committed(c->stream, c->blocks[n].ours);
 	return true;
 }
 
@@ -243,32 +248,38 @@ static uint32_t ready_blocks(struct write_stream *s, struct write_block *ret_rea
 void write_commit_try(struct write_stream *s)
 {
 	struct write_block *ready[WRITE_COMMIT_BLOCKS];
+	bool all, complete, tail;
 	struct write_commit *c;
 	uint32_t count;
-	bool all;
 
 	if (s->commit || s->err.code || s->ending)
 		return;
 	count = ready_blocks(s, ready, &all);
-	if (count == 0 && !(all && ((s->close_op && !s->complete) || (s->tail.wanted && s->tail.len))))
+	complete = all && s->close_op && !s->complete;
+	tail = all && s->tail.wanted;
+	if (count == 0 && !complete && !tail)
 		return;
-	c = MEM_NEW(struct write_commit);
-	for (; c->count < count; c->count++)
-		fill_block_commit(c, c->count, ready[c->count]);
-	craton__commit_request__init(&c->request);
-	c->request.complete = all && s->close_op && !s->complete;
-	if (all && s->tail.wanted)
-		take_tail(c, s);
+	c = mem_zalloc(sizeof(*c) + count * sizeof(c->blocks[0]));
 	c->stream = s;
+	c->count = count;
+	craton__commit_request__init(&c->request);
 	c->request.inode = s->inode;
 	c->request.epoch = s->epoch;
 	c->request.blocks = c->block_ptrs;
-	c->request.n_blocks = c->count;
+	c->request.n_blocks = count;
+	c->request.complete = complete;
 	c->request.size = s->committed;
-	if (c->count && c->ours[c->count - 1]->file_offset + c->ours[c->count - 1]->geom.length > s->committed)
-		c->request.size = c->ours[c->count - 1]->file_offset + c->ours[c->count - 1]->geom.length;
-	if (c->request.tail.len)
+	for (uint32_t n = 0; n < count; n++) {
+		uint64_t end = ready[n]->file_offset + ready[n]->geom.length;
+
+		fill_block_commit(c, n, ready[n]);
+		if (end > c->request.size)
+			c->request.size = end;
+	}
+	if (tail) {
+		take_tail(c, s);
 		c->request.size = s->filled;
+	}
 	c->request.now_ns = io_wall_ns(s->client->io);
 	c->call = (struct session_call){
 		.method = &rpc_metad_commit,
