@@ -178,7 +178,8 @@ static bool start_rmdir_top(struct load_slot *slot)
 static int files(struct bench_run *b, struct err *err)
 {
 	uint64_t dirs = (b->options->count + FILES_PER_DIR - 1) / FILES_PER_DIR;
-	struct client_options co = {.metad = b->config.metad, .cluster = b->config.cluster, .name = "bench", .transform = b->config.transform};
+	struct client_options co = {.metad = b->config.metad, .cluster = b->config.cluster, .name = "bench", .transform = b->config.transform,
+	                            .tail_bytes = b->config.tail_bytes};
 	struct load_result ignored;
 	int code;
 
