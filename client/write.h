@@ -26,6 +26,7 @@ enum {
 	WRITE_CURES = 5,            /* of one block: then it stays without the chunks that metad does not count */
 	WRITE_REFUSALS = 10,        /* of one chunk server in a row: then it counts as failed */
 	WRITE_CELL_UNITS = LIMIT_CELL_BYTES / LIMIT_UNIT_BYTES,
+	WRITE_HERE_BYTES = 32 << 10, /* a stripe with no more data is encoded at once: that takes less than to wake a worker and be woken */
 	WRITE_LATE_BLOCKS = 16,     /* of a client: committed, and kept for a chunk that is still on its way */
 	WRITE_LATE_SHARE = 8,       /* these hold at most 1/8 of the client's memory */
 };
@@ -61,11 +62,13 @@ struct write_stripe {
 	bool in_place;              /* data are the writer's own memory */
 	bool encoded;
 	bool counted;               /* in stream->unacked */
+	bool packed;                /* its parity lies behind its data in the first cell */
 	uint8_t page_count;         /* reserved */
 	const uint8_t *data[LIMIT_K];
 	uint8_t *parity[LIMIT_M];
 	size_t data_len[LIMIT_K];
 	struct pace_race race;      /* of its cells */
+	uint32_t *crcs[LIMIT_WIDTH];/* plain unit CRCs by chunk; one piece of memory, from dispatch on */
 	uint32_t cell_crc[LIMIT_WIDTH]; /* plain, of the chunk's bytes in this stripe */
 	void *pages[LIMIT_WIDTH];
 };
@@ -117,8 +120,6 @@ struct write_block {
 	uint32_t stripe_count, encoded_count;
 	uint32_t acked_count;       /* stripes no longer counted */
 	struct write_stripe **stripes;
-	uint32_t *crcs[LIMIT_WIDTH];/* plain unit CRCs by chunk */
-	uint32_t units_cap;
 	/* Masked lists of the data chunks, for parity trailers; by renewal, since cancelled calls may still use the older ones. */
 	uint8_t *data_lists[WRITE_REALLOCATIONS + 1];
 	size_t data_lists_bytes;

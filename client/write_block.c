@@ -48,9 +48,7 @@ struct write_block *write_block_open(struct write_stream *s, struct write_alloc 
 	b->file_offset = s->filled - s->tail.len; /* what is in the tail comes first */
 	b->geom = (struct stripe_geom){.k = s->policy->k, .m = s->policy->m, .cell_bytes = s->cell_bytes};
 	b->stripes = mem_array(stripes, sizeof(b->stripes[0]));
-	b->units_cap = (uint32_t)(s->chunk_bytes / LIMIT_UNIT_BYTES);
 	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
-		b->crcs[i] = mem_array(b->units_cap, sizeof(uint32_t));
 		b->chunks[i].block = b;
 		b->chunks[i].index = i;
 		list_init(&b->chunks[i].puts);
@@ -95,8 +93,6 @@ void write_block_free(struct write_block *b)
 		b->stream->unacked -= b->stripes[i]->counted;
 		write_stripe_release(b->stripes[i]);
 	}
-	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
-		mem_free(b->crcs[i]);
 	mem_free(b->stripes);
 	for (uint32_t i = 0; i <= WRITE_REALLOCATIONS; i++)
 		mem_free(b->data_lists[i]);
@@ -218,13 +214,17 @@ static void make_sums(struct write_block *b)
 	at = b->data_lists[b->renewals] = mem_alloc(b->data_lists_bytes);
 	for (uint8_t i = 0; i < b->geom.k; i++) {
 		uint32_t units = stripe_unit_count(stripe_chunk_len(&b->geom, i));
-		size_t bytes = units * sizeof(uint32_t);
+		uint8_t *list = at;
 
 		if (units == 0)
 			continue;
-		memcpy(at, b->crcs[i], bytes);
-		stripe_mask_units(b->id, i, 0, units, (uint32_t *)(void *)at);
-		at += bytes;
+		for (uint32_t n = 0; n < b->stripe_count; n++) {
+			size_t bytes = stripe_unit_count(b->stripes[n]->data_len[i]) * sizeof(uint32_t);
+
+			memcpy(at, b->stripes[n]->crcs[i], bytes);
+			at += bytes;
+		}
+		stripe_mask_units(b->id, i, 0, units, (uint32_t *)(void *)list);
 	}
 	b->sums_ready = true;
 }
@@ -302,9 +302,9 @@ static void gather_facts(const struct write_block *b, struct pick_block *facts, 
 		const struct write_chunk *c = &b->chunks[i];
 
 		facts->state[i] = c->state;
-		facts->pace[i] = c->probe ? PICK_PACE_PROBE
+		facts->pace[i] = c->probe                               ? PICK_PACE_PROBE
 			: disks_avoided(&client->disks, c->target.disk) ? PICK_PACE_SLOW
-			: PICK_PACE_WELL;
+									: PICK_PACE_WELL;
 		facts->place[i] = (struct pick_place){c->target.disk, disks_domain(&client->disks, c->target.disk)};
 		facts->age_ns[i] = c->state == PICK_SEALED ? c->seal_took_ns
 			: c->seal_sent                     ? now_ns - c->seal_sent_ns

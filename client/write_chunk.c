@@ -263,7 +263,7 @@ static void put_send(struct write_chunk *c, const struct write_stripe *t, bool s
 		p->cell = true;
 		p->stripe = t->number;
 		p->iov = (struct iovec){(void *)(uintptr_t)data, len};
-		memcpy(p->unit_crcs, b->crcs[c->index] + first, units * sizeof(uint32_t));
+		memcpy(p->unit_crcs, t->crcs[c->index], units * sizeof(uint32_t));
 		stripe_mask_units(b->id, c->index, first, units, p->unit_crcs);
 		r->unit_crcs = (ProtobufCBinaryData){units * sizeof(uint32_t), (uint8_t *)p->unit_crcs};
 		r->offset = (uint64_t)t->number * b->geom.cell_bytes;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write_stripe: a stripe is filled, then encoded on a worker: parity, unit CRCs and the CRC of each cell in one pass. Its memory is freed
- * with its block, when no call and no encoding uses it (write_block_idle).
+ * write_stripe: a stripe is filled, then encoded, on a worker unless it is short: parity, unit CRCs and the CRC of each cell in one pass.
+ * Its memory is freed with its block, when no call and no encoding uses it (write_block_idle). A small file takes one page: its parity
+ * lies behind its data.
  */
 #include "client/write.h"
 
 #include <string.h>
 #include "common/base/crc32c.h"
+
+enum { PARITY_ALIGN = 64 }; /* a cache line: what the encoder likes best */
 
 static uint32_t cells_per_page(const struct write_stream *s)
 {
@@ -83,6 +86,7 @@ void write_stripe_release(struct write_stripe *t)
 		if (t->pages[i])
 			pool_put(pool, t->pages[i]);
 	pool_unreserve(pool, t->page_count);
+	mem_free(t->crcs[0]);
 	mem_free(t);
 }
 
@@ -92,13 +96,14 @@ uint32_t write_stripe_keep(struct write_stripe *t, uint32_t keep)
 	struct pool *pool = &b->stream->client->pool;
 	uint32_t kept = 0;
 
-	if (cells_per_page(b->stream) > 1)
+	if (cells_per_page(b->stream) > 1 || t->packed)
 		return t->page_count;
 	for (uint32_t n = 0; n < t->page_count; n++) {
 		bool wanted = false;
 
 		for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
-			wanted |= keep & 1u << i && t->pages[n] == (i < b->geom.k ? t->data[i] : t->parity[i - b->geom.k]);
+			wanted |= keep & 1u << i &&
+				t->pages[n] == (i < b->geom.k ? t->data[i] : t->parity[i - b->geom.k]);
 		if (wanted)
 			t->pages[kept++] = t->pages[n];
 		else
@@ -109,27 +114,27 @@ uint32_t write_stripe_keep(struct write_stripe *t, uint32_t keep)
 	return kept;
 }
 
-/* On a worker: touches this stripe and its own part of the block's CRC lists only. */
-static void encode_run(struct io_op *op)
+/* Perhaps on a worker: touches this stripe only. */
+static void encode(struct write_stripe *t)
 {
-	struct write_stripe *t = CONTAINER_OF(op, struct write_stripe, encode);
 	const struct write_block *b = t->block;
-	uint32_t first_unit = t->number * (b->geom.cell_bytes / LIMIT_UNIT_BYTES);
 	size_t longest = t->data_len[0];
-	uint32_t *crcs[LIMIT_WIDTH];
 
-	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
-		crcs[i] = b->crcs[i] + first_unit;
-	ec_encode(b->stream->policy, longest, t->data, t->data_len, t->parity, crcs);
+	ec_encode(b->stream->policy, longest, t->data, t->data_len, t->parity, t->crcs);
 	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
 		size_t len = i < b->geom.k ? t->data_len[i] : longest;
 		uint32_t crc = 0, unit = 0;
 
 		for (size_t at = 0; at < len; at += LIMIT_UNIT_BYTES)
 			crc = crc32c_combine(
-				crc, crcs[i][unit++], len - at < LIMIT_UNIT_BYTES ? len - at : LIMIT_UNIT_BYTES);
+				crc, t->crcs[i][unit++], len - at < LIMIT_UNIT_BYTES ? len - at : LIMIT_UNIT_BYTES);
 		t->cell_crc[i] = crc;
 	}
+}
+
+static void encode_run(struct io_op *op)
+{
+	encode(CONTAINER_OF(op, struct write_stripe, encode));
 }
 
 static void encode_done(struct io_op *op)
@@ -141,35 +146,81 @@ static void encode_done(struct io_op *op)
 	write_kick(t->block->stream);
 }
 
-void write_stripe_dispatch(struct write_stripe *t)
+static void place_data(struct write_stripe *t)
 {
-	struct write_block *b = t->block;
-	struct write_stream *s = b->stream;
-	uint32_t cell_bytes = b->geom.cell_bytes, used;
+	uint32_t cell_bytes = t->block->geom.cell_bytes;
 
-	CHECK(t->fill > 0);
-	for (uint8_t i = 0; i < b->geom.k; i++) {
+	for (uint8_t i = 0; i < t->block->geom.k; i++) {
 		uint32_t start = i * cell_bytes;
 
 		t->data_len[i] = t->fill <= start ? 0 : t->fill - start < cell_bytes ? t->fill - start : cell_bytes;
 		if (!t->in_place)
 			t->data[i] = t->data_len[i] ? own_cell(t, i) : NULL;
 	}
+}
+
+static void place_parity(struct write_stripe *t)
+{
+	const struct write_block *b = t->block;
+	size_t step = (t->data_len[0] + PARITY_ALIGN - 1) / PARITY_ALIGN * PARITY_ALIGN;
+
+	t->packed = !t->in_place && t->data_len[0] == t->fill && step * (1u + b->geom.m) <= b->geom.cell_bytes;
 	for (uint8_t j = 0; j < b->geom.m; j++)
-		t->parity[j] = own_cell(t, (t->in_place ? 0u : b->geom.k) + j);
-	/* Pages between short data and parity were never taken: their room is others'. */
-	used = 0;
+		t->parity[j] =
+			t->packed ? own_cell(t, 0) + (j + 1) * step : own_cell(t, (t->in_place ? 0u : b->geom.k) + j);
+}
+
+static void place_crcs(struct write_stripe *t)
+{
+	const struct write_block *b = t->block;
+	uint32_t units[LIMIT_WIDTH], sum = 0;
+	uint32_t *at;
+
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
+		units[i] = stripe_unit_count(t->data_len[i < b->geom.k ? i : 0]);
+		sum += units[i];
+	}
+	at = mem_array(sum, sizeof(*at));
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
+		t->crcs[i] = at;
+		at += units[i];
+	}
+}
+
+/* Pages between short data and parity were never taken: their room is others'. */
+static void give_back_untaken(struct write_stripe *t)
+{
+	uint32_t used = 0;
+
 	for (uint32_t i = 0; i < t->page_count; i++)
 		if (t->pages[i])
 			t->pages[used++] = t->pages[i];
-	pool_unreserve(&s->client->pool, t->page_count - used);
+	pool_unreserve(&t->block->stream->client->pool, t->page_count - used);
 	t->page_count = (uint8_t)used;
+}
+
+void write_stripe_dispatch(struct write_stripe *t)
+{
+	struct write_block *b = t->block;
+	struct write_stream *s = b->stream;
+
+	CHECK(t->fill > 0);
+	place_data(t);
+	place_parity(t);
+	place_crcs(t);
+	give_back_untaken(t);
 	b->geom.length += t->fill;
 	t->race.entered = b->geom.m;
 	for (uint8_t i = 0; i < b->geom.k; i++)
 		t->race.entered += t->data_len[i] > 0;
 	t->counted = true;
 	s->unacked++;
+	if (t->fill <= WRITE_HERE_BYTES) {
+		encode(t);
+		t->encoded = true;
+		write_kick(s);
+		return;
+	}
 	b->encodes_active++;
 	io_prep_offload(&t->encode, IO_LANE_CPU, encode_run, encode_done);
 	io_submit(s->client->io, &t->encode);
