@@ -272,7 +272,7 @@ void metad__batch_init(struct metad *md);
 void metad__batch_fini(struct metad *md);
 /* Takes md->cmd. False: too many are under way (fn is not called). */
 bool metad__submit(struct metad *md, metad_result_fn *fn, void *arg);
-/* The same for a client's change, once its session and number were found good; else it is answered here. */
+/* The same for a client's change, once its session and number were found good; else it is answered here. req->msg is gone when fn is called. */
 void metad__submit_change(struct metad *md, metad_result_fn *fn, struct rpc_req *req, const Craton__RequestId *id);
 /* The same for a request that needs no session, which is answered with ERR_OVERLOADED if it cannot be taken. */
 void metad__submit_req(struct metad *md, metad_result_fn *fn, struct rpc_req *req);

@@ -90,7 +90,7 @@ struct rpc_handler {
 
 struct rpc_req {
 	const struct rpc_handler *handler;
-	const ProtobufCMessage *msg;    /* decoded request, valid until the last reply */
+	const ProtobufCMessage *msg;    /* decoded request, valid until the last reply or rpc_req_forget_msg */
 	uint32_t payload_len;
 	struct iovec payload[RPC_PAYLOAD_IOV];
 	int payload_count;
@@ -112,6 +112,8 @@ struct rpc_reply {
 /* After the last reply `req` is gone. To a dead connection: nothing is sent, `sent` is called with ERR_CONNRESET. */
 void rpc_reply(struct rpc_req *req, const struct rpc_reply *reply);
 void rpc_reply_status(struct rpc_req *req, int status);
+/* The handler has taken from msg what it needs and answers later: the next request may have its memory. msg is NULL from here on. */
+void rpc_req_forget_msg(struct rpc_req *req);
 /* True when the connection of req has died: a streaming handler should stop. */
 bool rpc_req_dead(const struct rpc_req *req);
 

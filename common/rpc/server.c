@@ -89,6 +89,7 @@ struct rpc_server {
 	struct io_op accept_op;
 	struct io_op sweep_op;
 	struct list conns, free_reqs;
+	struct codec_arena spare; /* the next request's: what was used last, and is warm */
 	uint32_t conn_count, free_count;
 	uint64_t next_conn_id;
 	size_t held_bytes; /* of decoded requests */
@@ -117,6 +118,14 @@ static struct server_req *req_of(const struct rpc_req *pub)
 	return req;
 }
 
+static void arena_swap(struct rpc_server *s, struct server_req *req)
+{
+	struct codec_arena other = s->spare;
+
+	s->spare = req->arena;
+	req->arena = other;
+}
+
 static struct server_req *req_new(struct server_conn *sc)
 {
 	struct rpc_server *s = sc->server;
@@ -132,6 +141,7 @@ static struct server_req *req_new(struct server_conn *sc)
 		codec_arena_init(&req->arena, ARENA_BYTES);
 		list_init(&req->link);
 	}
+	arena_swap(s, req);
 	memset(&req->pub, 0, sizeof(req->pub));
 	req->conn = sc;
 	req->pub.conn_id = sc->id;
@@ -150,15 +160,33 @@ static void resume_paused(struct rpc_server *s)
 	}
 }
 
-static void req_free(struct server_req *req)
+/* Its message is counted no more. */
+static void uncount(struct rpc_server *s, struct server_req *req)
 {
-	struct rpc_server *s = req->conn->server;
 	bool was_over = s->held_bytes > LIMIT_SERVER_REQUEST_BYTES;
 
 	s->held_bytes -= req->counted;
 	req->counted = 0;
 	if (was_over && s->held_bytes <= LIMIT_SERVER_REQUEST_BYTES)
 		resume_paused(s);
+}
+
+void rpc_req_forget_msg(struct rpc_req *pub)
+{
+	struct server_req *req = req_of(pub);
+	struct rpc_server *s = req->conn->server;
+
+	pub->msg = NULL;
+	uncount(s, req);
+	codec_arena_clear(&req->arena);
+	arena_swap(s, req);
+}
+
+static void req_free(struct server_req *req)
+{
+	struct rpc_server *s = req->conn->server;
+
+	uncount(s, req);
 	req->conn = NULL;
 	if (s->free_count < FREE_REQS) {
 		codec_arena_clear(&req->arena);
@@ -570,6 +598,7 @@ int rpc_server_open(
 	s->next_conn_id = 1;
 	list_init(&s->conns);
 	list_init(&s->free_reqs);
+	codec_arena_init(&s->spare, ARENA_BYTES);
 	index_handlers(s);
 	accept_next(s);
 	*ret_server = s;
@@ -598,29 +627,30 @@ static void write_methods(const struct rpc_server *s, struct metrics *m)
 {
 	static const struct metric seconds = {"craton_rpc_request_seconds", METRIC_HISTOGRAM,
 		"Time from the arrival of a request's head to its answer being queued."};
-	static const struct metric errors = {"craton_rpc_request_errors_total", METRIC_COUNTER,
-		"Requests that were answered with an error."};
+	static const struct metric errors = {
+		"craton_rpc_request_errors_total", METRIC_COUNTER, "Requests that were answered with an error."};
 	const struct rpc_handler *h;
 	struct metrics_labels l;
 
 	metrics_begin(m, &seconds);
 	for (h = s->options.handlers; h->method; h++) {
 		metrics_labels_init(&l);
-		metrics_histogram(m, metrics_label(&l, "method", h->method->name),
-			&s->methods[h - s->options.handlers].seconds);
+		metrics_histogram(
+			m, metrics_label(&l, "method", h->method->name), &s->methods[h - s->options.handlers].seconds);
 	}
 	metrics_begin(m, &errors);
 	for (h = s->options.handlers; h->method; h++) {
 		metrics_labels_init(&l);
-		metrics_value(m, metrics_label(&l, "method", h->method->name),
-			s->methods[h - s->options.handlers].errors);
+		metrics_value(
+			m, metrics_label(&l, "method", h->method->name), s->methods[h - s->options.handlers].errors);
 	}
 }
 
 void rpc_server_write_metrics(const struct rpc_server *s, struct metrics *m)
 {
 	static const struct metric open = {"craton_rpc_connections", METRIC_GAUGE, "Connections that are open."},
-				   accepted = {"craton_rpc_connections_accepted_total", METRIC_COUNTER, "Connections accepted."},
+				   accepted = {"craton_rpc_connections_accepted_total", METRIC_COUNTER,
+					   "Connections accepted."},
 				   refused = {"craton_rpc_connections_refused_total", METRIC_COUNTER,
 					   "Connections refused: too many, another cluster, another version."},
 				   overloaded = {"craton_rpc_connections_overloaded_total", METRIC_COUNTER,
@@ -631,7 +661,8 @@ void rpc_server_write_metrics(const struct rpc_server *s, struct metrics *m)
 				   responses = {"craton_rpc_responses_total", METRIC_COUNTER, "Response frames sent."},
 				   in = {"craton_rpc_received_bytes_total", METRIC_COUNTER, "Bytes received."},
 				   out = {"craton_rpc_sent_bytes_total", METRIC_COUNTER, "Bytes sent."},
-				   queued = {"craton_rpc_queued_bytes", METRIC_GAUGE, "Answers not sent yet, payloads apart."};
+				   queued = {"craton_rpc_queued_bytes", METRIC_GAUGE,
+					   "Answers not sent yet, payloads apart."};
 	struct rpc_stats stats;
 
 	rpc_server_get_stats(s, &stats);
@@ -657,6 +688,7 @@ static void on_closed(struct io_post *post)
 
 	CHECK_MAGIC(s, SERVER_MAGIC);
 	io_close(s->io, s->fd);
+	codec_arena_fini(&s->spare);
 	while ((n = list_pop_front(&s->free_reqs))) {
 		struct server_req *req = LIST_ENTRY(n, struct server_req, link);
 

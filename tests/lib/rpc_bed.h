@@ -25,6 +25,7 @@ enum bed_op {
 	BED_FAIL,   /* ERR_NOSPC with detail */
 	BED_REFUSE, /* the payload is refused: ERR_NO_EXTENT */
 	BED_HUGE,   /* a reply body beyond a frame */
+	BED_FORGET, /* as BED_HOLD, without payload: token comes back as list from a copy, the message is given up at once */
 };
 
 static const struct rpc_method bed_method = {
@@ -49,6 +50,8 @@ struct bed_req {
 	struct rpc_req *req;
 	uint8_t *payload;
 	uint64_t parts_left;
+	uint8_t token[64];  /* of BED_FORGET */
+	size_t token_bytes;
 	bool ended; /* last reply given */
 	int sends;  /* replies not yet sent */
 	int sent_code;
@@ -179,6 +182,14 @@ static inline void bed_handle(void *ctx, struct rpc_req *req)
 		list_push_back(&bed->held, &br->link);
 		bed->held_count++;
 		break;
+	case BED_FORGET:
+		br->token_bytes = msg->token.len;
+		memcpy(br->token, msg->token.data, br->token_bytes);
+		rpc_req_forget_msg(req);
+		ck_assert_ptr_null(req->msg);
+		list_push_back(&bed->held, &br->link);
+		bed->held_count++;
+		break;
 	case BED_FAIL:
 		part.detail = (char *)(uintptr_t) "the disk is full";
 		bed_req_free(br);
@@ -208,6 +219,7 @@ static inline void bed_release(struct bed *bed)
 
 		bed->held_count--;
 		bed->dead_seen += rpc_req_dead(br->req);
+		part.list = (ProtobufCBinaryData){.data = br->token, .len = br->token_bytes};
 		bed_reply(br, &part, false);
 	}
 }
@@ -433,7 +445,7 @@ static inline void bed_call_done(struct rpc_call *call, int status, const Protob
 	bc->has_msg = msg;
 	if (msg) {
 		snprintf(bc->detail, sizeof(bc->detail), "%s", part->detail);
-		if (status == 0 && bc->msg.offset == BED_ECHO) {
+		if (status == 0 && (bc->msg.offset == BED_ECHO || bc->msg.offset == BED_FORGET)) {
 			ck_assert_uint_eq(part->list.len, sizeof(bc->token));
 			ck_assert_mem_eq(part->list.data, bc->token, sizeof(bc->token));
 			ck_assert_uint_eq(payload_len, bc->len);

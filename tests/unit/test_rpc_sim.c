@@ -415,5 +415,37 @@ START_TEST(test_idle_is_quiet)
 }
 END_TEST
 
+enum { FORGOTTEN = 20 };
+
+static bool all_held(void *ctx)
+{
+	return ((struct bed *)ctx)->held_count == FORGOTTEN;
+}
+
+/* Requests whose messages were given up before their answers: each gets its own answer, whatever came into that memory since. */
+START_TEST(test_messages_forgotten)
+{
+	struct bed_call *forgotten[FORGOTTEN], *echo;
+	struct bed bed;
+
+	bed_open_sim(&bed, 6, NULL, false);
+	for (uint32_t i = 0; i < FORGOTTEN; i++) {
+		forgotten[i] = bed_call_new(BED_FORGET, 0, i);
+		rpc_call_start(bed.peer, &forgotten[i]->call);
+	}
+	BED_WAIT(&bed, all_held, &bed);
+	echo = bed_call_new(BED_ECHO, 100, 77);
+	bed_call_run(&bed, bed.peer, echo, 0);
+	bed_release(&bed);
+	for (int i = 0; i < FORGOTTEN; i++) {
+		BED_WAIT(&bed, bed_call_is_done, forgotten[i]);
+		ck_assert_int_eq(forgotten[i]->status, 0);
+		bed_call_free(forgotten[i]);
+	}
+	bed_call_free(echo);
+	bed_close(&bed);
+}
+END_TEST
+
 UNIT_MAIN("rpc_sim", test_crash_and_restart, test_backoff, test_cut, test_half_open, test_idle_connections_make_room,
-	test_stalled_payload, test_soak, test_same_seed_same_run, test_idle_is_quiet)
+	test_stalled_payload, test_soak, test_same_seed_same_run, test_idle_is_quiet, test_messages_forgotten)
