@@ -5,7 +5,8 @@
  *
  * A trailer makes a chunk self-describing: with the index lost, a scan of the segments finds every sealed chunk. User bytes lie beside
  * trailers at the same grain, so a CRC would not do: whoever can store bytes could store a trailer. Hence an HMAC under a secret that
- * never leaves the disk. It lies in the trailer's last bytes and covers all before it, padding too: damage of any byte shows.
+ * never leaves the disk. It lies in the trailer's last bytes and covers head and lists; the padding between is zeros: damage of any byte
+ * shows. (Version 1 had the padding hashed as well, which took longer than all the rest of sealing a small chunk.)
  *
  * Nothing here trusts a length: the size of each list follows from policy, cell and block length, and must be what is there.
  */
@@ -21,6 +22,8 @@
 
 #define SUPERBLOCK_MAGIC 0x3142534e54415243ull /* "CRATNSB1" */
 #define TRAILER_MAGIC 0x4c545243u              /* "CRTL" */
+
+enum { TRAILER_VERSION = 2, TRAILER_VERSION_PADDING_HASHED = 1, TRAILER_LISTS_AT = 80 };
 
 _Static_assert((int)FORMAT_MAC_BYTES == (int)TOKEN_MAC_BYTES && (int)FORMAT_SECRET_BYTES == (int)TOKEN_KEY_BYTES,
 	"trailers use token_hmac");
@@ -154,12 +157,12 @@ size_t format_trailer_bound(uint8_t policy_id, uint8_t index, uint64_t announced
 
 void format_trailer_encode(const struct format_trailer *t, const uint8_t secret[FORMAT_SECRET_BYTES], uint8_t *out)
 {
-	size_t bytes = format_trailer_bytes(t->list.len, t->data_lists.len);
+	size_t bytes = format_trailer_bytes(t->list.len, t->data_lists.len), used;
 	struct wcursor w;
 
 	wcursor_init(&w, out, bytes);
 	wcursor_u32(&w, TRAILER_MAGIC);
-	wcursor_u16(&w, FORMAT_VERSION);
+	wcursor_u16(&w, TRAILER_VERSION);
 	wcursor_u16(&w, FORMAT_TRAILER_HEAD_BYTES);
 	wcursor_u32(&w, (uint32_t)bytes);
 	wcursor_u32(&w, 0); /* flags */
@@ -182,9 +185,10 @@ void format_trailer_encode(const struct format_trailer *t, const uint8_t secret[
 	wcursor_zeros(&w, FORMAT_TRAILER_HEAD_BYTES - w.len);
 	wcursor_bytes(&w, t->list.data, t->list.len);
 	wcursor_bytes(&w, t->data_lists.data, t->data_lists.len);
+	used = w.len;
 	wcursor_zeros(&w, bytes - FORMAT_MAC_BYTES - w.len);
 	CHECK(!w.failed && w.len == bytes - FORMAT_MAC_BYTES);
-	token_hmac(secret, out, w.len, out + w.len);
+	token_hmac(secret, out, used, out + w.len);
 }
 
 static bool same_mac(const uint8_t *a, const uint8_t *b)
@@ -196,23 +200,56 @@ static bool same_mac(const uint8_t *a, const uint8_t *b)
 	return diff == 0;
 }
 
+/* Of both lists together, as the head says; it is all there. */
+static uint64_t trailer_list_bytes(struct slice bytes)
+{
+	struct rcursor r;
+	uint64_t list_bytes;
+
+	rcursor_init(&r, bytes.data, bytes.len);
+	(void)rcursor_slice(&r, TRAILER_LISTS_AT);
+	list_bytes = rcursor_u32(&r);
+	return list_bytes + rcursor_u32(&r);
+}
+
+static bool all_zeros(const uint8_t *bytes, size_t len)
+{
+	return len == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0);
+}
+
+/* `used`: head and lists. */
+static bool is_ours(
+	const uint8_t *bytes, uint16_t version, size_t used, size_t size, const uint8_t secret[FORMAT_SECRET_BYTES])
+{
+	size_t hashed = version == TRAILER_VERSION_PADDING_HASHED ? size - FORMAT_MAC_BYTES : used;
+	uint8_t mac[FORMAT_MAC_BYTES];
+
+	token_hmac(secret, bytes, hashed, mac);
+	return same_mac(mac, bytes + size - FORMAT_MAC_BYTES) &&
+		all_zeros(bytes + used, size - FORMAT_MAC_BYTES - used);
+}
+
 int format_trailer_decode(
 	struct slice bytes, const uint8_t secret[FORMAT_SECRET_BYTES], struct format_trailer *ret_trailer)
 {
 	struct format_trailer t = {0};
-	uint8_t mac[FORMAT_MAC_BYTES];
 	uint32_t size, list_bytes, data_bytes;
+	uint16_t version;
 	struct rcursor r;
+	uint64_t used;
 
 	rcursor_init(&r, bytes.data, bytes.len);
-	if (rcursor_u32(&r) != TRAILER_MAGIC || rcursor_u16(&r) != FORMAT_VERSION ||
+	if (rcursor_u32(&r) != TRAILER_MAGIC)
+		return ERR_TRAILER_CORRUPT;
+	version = rcursor_u16(&r);
+	if (version < TRAILER_VERSION_PADDING_HASHED || version > TRAILER_VERSION ||
 		rcursor_u16(&r) != FORMAT_TRAILER_HEAD_BYTES)
 		return ERR_TRAILER_CORRUPT;
 	size = rcursor_u32(&r);
 	if (size > bytes.len || size > LIMIT_TRAILER_BYTES || size < FORMAT_GRAIN_BYTES || size % FORMAT_GRAIN_BYTES)
 		return ERR_TRAILER_CORRUPT;
-	token_hmac(secret, bytes.data, size - FORMAT_MAC_BYTES, mac);
-	if (!same_mac(mac, bytes.data + size - FORMAT_MAC_BYTES))
+	used = FORMAT_TRAILER_HEAD_BYTES + trailer_list_bytes(bytes);
+	if (used > size - FORMAT_MAC_BYTES || !is_ours(bytes.data, version, used, size, secret))
 		return ERR_TRAILER_CORRUPT;
 	/* From here on the bytes are ours; they are still checked: a bug of an older build must not become a crash of this one. */
 	(void)rcursor_u32(&r);
@@ -236,7 +273,7 @@ int format_trailer_decode(
 	(void)rcursor_slice(&r, FORMAT_TRAILER_HEAD_BYTES - r.pos);
 	t.list = rcursor_slice(&r, list_bytes);
 	t.data_lists = rcursor_slice(&r, data_bytes);
-	if (r.failed || r.pos + FORMAT_MAC_BYTES > size || format_trailer_check(&t) < 0)
+	if (r.failed || r.pos != used || format_trailer_check(&t) < 0)
 		return ERR_TRAILER_CORRUPT;
 	*ret_trailer = t;
 	return 0;

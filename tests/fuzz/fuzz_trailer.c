@@ -48,9 +48,19 @@ static void try_row(const uint8_t *data, size_t size)
 	CHECK(index_row_trailer_bytes(&row) > 0 && index_row_trailer_bytes(&row) <= LIMIT_TRAILER_BYTES);
 }
 
+/* As its disk would have written it, in the layout of that version. */
+static void try_signed(uint8_t *bytes, size_t size, uint8_t version, size_t hashed)
+{
+	bytes[4] = version;
+	token_hmac(secret, bytes, hashed, bytes + size - FORMAT_MAC_BYTES);
+	try_decode(bytes, size);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	size_t padded = size / FORMAT_GRAIN_BYTES * FORMAT_GRAIN_BYTES;
+	size_t padded = size / FORMAT_GRAIN_BYTES * FORMAT_GRAIN_BYTES, most = padded - FORMAT_MAC_BYTES;
+	uint32_t lists[2];
+	uint64_t used;
 	uint8_t *copy;
 
 	try_row(data, size);
@@ -59,8 +69,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	copy = mem_alloc(padded);
 	memcpy(copy, data, padded);
-	token_hmac(secret, copy, padded - FORMAT_MAC_BYTES, copy + padded - FORMAT_MAC_BYTES);
-	try_decode(copy, padded);
+	memcpy(lists, copy + 80, sizeof(lists));
+	used = (uint64_t)FORMAT_TRAILER_HEAD_BYTES + lists[0] + lists[1];
+	try_signed(copy, padded, 1, most);
+	try_signed(copy, padded, 2, used < most ? (size_t)used : most);
 	mem_free(copy);
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include "common/base/crc32c.h"
 #include "common/code/ec.h"
 #include "common/code/stripe.h"
+#include "common/code/token.h"
 #include "tests/lib/unit.h"
 
 static const uint8_t secret[FORMAT_SECRET_BYTES] = {1, 2, 3, 250};
@@ -137,6 +138,40 @@ START_TEST(test_trailer_and_damage_of_every_byte)
 }
 END_TEST
 
+/* The MAC of version 1 covered the padding. */
+START_TEST(test_trailer_of_version_1)
+{
+	uint8_t bytes[2 * FORMAT_GRAIN_BYTES];
+	struct format_trailer t = trailer(5), got;
+	size_t len = format_trailer_bytes(t.list.len, t.data_lists.len), hashed = len - FORMAT_MAC_BYTES;
+
+	format_trailer_encode(&t, secret, bytes);
+	bytes[4] = 1;
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), secret, &got), ERR_TRAILER_CORRUPT);
+	token_hmac(secret, bytes, hashed, bytes + hashed);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), secret, &got), 0);
+	ck_assert_uint_eq(got.sequence, 77);
+	ck_assert_int_eq(slice_compare(got.data_lists, t.data_lists), 0);
+	bytes[4] = 3;
+	token_hmac(secret, bytes, hashed, bytes + hashed);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), secret, &got), ERR_TRAILER_CORRUPT);
+}
+END_TEST
+
+/* Of version 2 too it shows where anything lies in the padding, or lists reach beyond it. */
+START_TEST(test_trailer_lists_stay_within)
+{
+	uint8_t bytes[2 * FORMAT_GRAIN_BYTES];
+	struct format_trailer t = trailer(0), got;
+
+	format_trailer_encode(&t, secret, bytes);
+	for (int i = 0; i < 4; i++)
+		bytes[84 + i] = 0xff;
+	token_hmac(secret, bytes, FORMAT_GRAIN_BYTES - FORMAT_MAC_BYTES, bytes + FORMAT_GRAIN_BYTES - FORMAT_MAC_BYTES);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, FORMAT_GRAIN_BYTES), secret, &got), ERR_TRAILER_CORRUPT);
+}
+END_TEST
+
 START_TEST(test_trailer_of_another_disk_is_no_trailer)
 {
 	uint8_t bytes[2 * FORMAT_GRAIN_BYTES], other[FORMAT_SECRET_BYTES] = {9};
@@ -182,5 +217,5 @@ START_TEST(test_what_cannot_be_is_not_sealed)
 END_TEST
 
 UNIT_MAIN("format", test_superblock_and_damage_of_every_byte, test_superblock_of_the_future,
-	test_trailer_and_damage_of_every_byte, test_trailer_of_another_disk_is_no_trailer,
-	test_what_cannot_be_is_not_sealed)
+	test_trailer_and_damage_of_every_byte, test_trailer_of_version_1, test_trailer_lists_stay_within,
+	test_trailer_of_another_disk_is_no_trailer, test_what_cannot_be_is_not_sealed)
