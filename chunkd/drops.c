@@ -212,6 +212,11 @@ void drops_wanted(struct drops *s, uint32_t disk)
 		next_disk(s);
 }
 
+bool drops_under_way(const struct drops *s)
+{
+	return s->running > 0;
+}
+
 struct drops *drops_new(struct chunkd *ch)
 {
 	struct drops *s = MEM_NEW(struct drops);

@@ -13,6 +13,7 @@
 #ifndef CHUNKD_DROPS_H
 #define CHUNKD_DROPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct chunkd;
@@ -21,6 +22,8 @@ struct drops;
 struct drops *drops_new(struct chunkd *ch);
 /* There may be orders for this disk. */
 void drops_wanted(struct drops *drops, uint32_t disk);
+/* Orders are being carried out: their records are not durable yet. */
+bool drops_under_way(const struct drops *drops);
 /* Ends the exchange; drops under way are finished. */
 void drops_close(struct drops *drops, void (*closed)(void *ctx), void *ctx);
 

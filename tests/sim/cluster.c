@@ -281,6 +281,8 @@ bool cluster_try_start(struct cluster *c, unsigned node)
 	if (code == 0)
 		return true;
 	cluster_note(c, "start of %s failed: %s", c->nodes[node].name, err.text);
+	c->start_code = code;
+	snprintf(c->start_text, sizeof(c->start_text), "%s", err.text);
 	if (!err.text[0])
 		cluster_fail(c, "%s does not start and does not say why: %s", c->nodes[node].name, err_name(code));
 	return false;

@@ -83,6 +83,8 @@ struct cluster {
 	uint64_t notes;
 	uint64_t crashes, stops, starts;
 	uint64_t client_ops;
+	int start_code; /* of the last start that failed, and what it said */
+	char start_text[ERR_TEXT_BYTES];
 	struct {
 		uint64_t index, digest;
 	} table;          /* of metad, when it was last seen running; index 0: not known */

@@ -12,6 +12,7 @@
 #include <string.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "tests/sim/law.h"
 
 #define STOP_LIMIT_NS (90 * CLUSTER_S)
 #define PAUSE_MAX_NS (500 * CLUSTER_MS)
@@ -155,14 +156,27 @@ static bool start_disturbed(struct faults *f, unsigned node)
 	return true;
 }
 
+/* At rest after a clean stop: else its log may end torn, and who could tell? */
+static bool may_rot(struct faults *f, unsigned node)
+{
+	return f->mode == FAULTS_ALL && !f->mending && !cluster_is_client(f->cluster, node) &&
+		f->cluster->nodes[node].state == CLUSTER_STOPPED && !(f->without >> FAULTS_START_ROTTEN & 1) &&
+		rng_chance(&f->rng, 1, 2);
+}
+
 static void start(struct faults *f, unsigned node)
 {
 	f->nodes[node].back_ns = 0;
 	f->nodes[node].stopped_ns = 0;
 	f->nodes[node].well_ns = faults__now_ns(f);
+	if (may_rot(f, node) && faults__start_rotten(f, node))
+		return;
 	if (start_disturbed(f, node))
 		return;
 	cluster_start(f->cluster, node);
+	if (f->nodes[node].drop_crashed && cluster_running(f->cluster, node))
+		law_look_at_extents(f->cluster, node, f);
+	f->nodes[node].drop_crashed = false;
 	if (cluster_is_client(f->cluster, node) && !f->mending)
 		f->hooks.client_started(f->hooks.ctx, node);
 }
@@ -257,12 +271,17 @@ static void mend_all(struct faults *f, bool now)
 bool faults_mend(struct faults *f)
 {
 	f->mending = true;
-	f->armed = f->hit = false;
+	f->armed = f->hit = f->drop_armed = false;
 	mend_all(f, true);
 	for (unsigned i = 0; i < f->cluster->node_count; i++)
 		if (!cluster_running(f->cluster, i))
 			return false;
 	return true;
+}
+
+void faults_lull(struct faults *f, uint64_t until_ns)
+{
+	f->lull_ns = until_ns;
 }
 
 void faults_blackout(struct faults *f)
@@ -317,9 +336,15 @@ uint64_t faults_next_ns(const struct faults *f)
 	return next;
 }
 
+/* The chunk server whose moment has come; 0: none. */
+static unsigned drop_due_node(const struct faults *f)
+{
+	return f->drop_armed && chunkds_away(f) < most_away(f) ? faults__dropping(f) : 0;
+}
+
 bool faults_wants_now(const struct faults *f)
 {
-	if (f->hit)
+	if (f->hit || drop_due_node(f) != 0)
 		return true;
 	for (unsigned i = 0; i < f->cluster->node_count; i++)
 		if (f->cluster->nodes[i].fatal && f->cluster->nodes[i].state == CLUSTER_RUNNING)
@@ -329,15 +354,28 @@ bool faults_wants_now(const struct faults *f)
 
 void faults_step(struct faults *f)
 {
+	unsigned node;
+
 	if (f->hit) {
 		f->armed = f->hit = false;
 		f->counts[f->armed_kind] += faults__strike(f, f->armed_kind);
+	}
+	node = drop_due_node(f);
+	if (node) {
+		f->drop_armed = false;
+		f->counts[FAULTS_DROP_CHUNKD]++;
+		law_look_at_extents(f->cluster, node, f);
+		faults__crash_dropping(f, node);
 	}
 	mend_all(f, false);
 	if (f->cluster->failed || faults__now_ns(f) < f->next_ns)
 		return;
 	for (int tries = 0; tries < 5 && !some_fault(f); tries++)
 		;
+	if (faults__now_ns(f) < f->lull_ns) {
+		f->next_ns = faults__now_ns(f) + faults__some_time(f, CLUSTER_S, 40 * CLUSTER_S);
+		return;
+	}
 	f->next_ns = faults__now_ns(f) +
 		faults__some_time(f, 20 * CLUSTER_MS, f->mode == FAULTS_ONE ? 900 * CLUSTER_MS : PAUSE_MAX_NS);
 }

@@ -11,29 +11,33 @@
 #include "tests/sim/checker.h"
 
 /* X(name, weight) */
-#define FAULTS_LIST(X)                                                                                 \
-	X(CRASH_CHUNKD, 8) /* power loss of one host: what was not synced is lost or torn */           \
-	X(SYNC_CHUNKD, 6)  /* the same at one of its next syncs */                                     \
-	X(STOP_CHUNKD, 3)  /* a clean stop */                                                          \
-	X(DISK_ERROR, 4)   /* one read, write or sync of a chunk server fails; restarted later */      \
-	X(DISK_GONE, 3)    /* one of its disks fails everything; restarted later */                    \
-	X(DISK_FULL, 3)    /* no room on its file system for a while; restarted later */               \
-	X(CRASH_METAD, 4)                                                                              \
-	X(SYNC_METAD, 4)                                                                               \
-	X(STOP_METAD, 2)                                                                               \
-	X(METAD_DISK_ERROR, 2)                                                                         \
-	X(CRASH_CLIENT, 3)                                                                             \
-	X(BLACKOUT, 2) /* all hosts but the clients' lose power at once */                             \
-	X(SLOW_DISK, 5)                                                                                \
-	X(STALL_DISK, 5) /* a disk does nothing for a while */                                         \
-	X(CUT, 6)        /* no bytes between two hosts for a while */                                  \
-	X(PARTITION, 2)  /* nor between two halves of all */                                           \
-	X(RESET, 8)      /* the connections between two hosts break */                                 \
-	X(DELAY, 6)      /* a host's messages take long, and overtake each other */                    \
-	X(WALL_JUMP, 4)  /* a wall clock is set, by up to ten years */                                 \
-	X(FLIP_BITS, 12)                                                                               \
-	X(START_ERROR, 0) /* a read, write or sync fails while a daemon starts, which then gives up */ \
-	X(START_CRASH, 0) /* a daemon's host loses power at a sync while it starts */
+#define FAULTS_LIST(X)                                                                                        \
+	X(CRASH_CHUNKD, 8) /* power loss of one host: what was not synced is lost or torn */                  \
+	X(SYNC_CHUNKD, 6)  /* the same at one of its next syncs */                                            \
+	X(STOP_CHUNKD, 3)  /* a clean stop */                                                                 \
+	X(DROP_CHUNKD, 6)  /* power loss while copies are being dropped and others written, on a slow disk */ \
+	X(DEAD_CHUNKD, 2)  /* power loss, and away until it counts as dead and its chunks are made anew */    \
+	X(DISK_ERROR, 4)   /* one read, write or sync of a chunk server fails; restarted later */             \
+	X(DISK_GONE, 3)    /* one of its disks fails everything; restarted later */                           \
+	X(DISK_FULL, 3)    /* no room on its file system for a while; restarted later */                      \
+	X(CRASH_METAD, 4)                                                                                     \
+	X(SYNC_METAD, 4)                                                                                      \
+	X(STOP_METAD, 2)                                                                                      \
+	X(METAD_DISK_ERROR, 2)                                                                                \
+	X(CRASH_CLIENT, 3)                                                                                    \
+	X(BLACKOUT, 2) /* all hosts but the clients' lose power at once */                                    \
+	X(SLOW_DISK, 5)                                                                                       \
+	X(STALL_DISK, 5) /* a disk does nothing for a while */                                                \
+	X(CUT, 6)        /* no bytes between two hosts for a while */                                         \
+	X(PARTITION, 2)  /* nor between two halves of all */                                                  \
+	X(RESET, 8)      /* the connections between two hosts break */                                        \
+	X(DELAY, 6)      /* a host's messages take long, and overtake each other */                           \
+	X(WALL_JUMP, 4)  /* a wall clock is set, by up to ten years */                                        \
+	X(FLIP_BITS, 12)                                                                                      \
+	X(START_ERROR, 0) /* a read, write or sync fails while a daemon starts, which then gives up */        \
+	X(START_CRASH, 0) /* a daemon's host loses power at a sync while it starts */                         \
+	X(START_ROTTEN,                                                                                       \
+		0) /* a bit of its log or table was flipped at rest: the start refuses and names the file, or it is harmless */
 
 enum faults_kind {
 #define FAULTS_X(name, weight) FAULTS_##name,
@@ -70,6 +74,8 @@ void faults_acknowledged(struct faults *f);
 
 /* No new ones; what is broken is mended (nodes that are stopping are waited for: call it until it says true). */
 bool faults_mend(struct faults *f);
+/* Until then, faults are rare. */
+void faults_lull(struct faults *f, uint64_t until_ns);
 /* Every host loses power, now. */
 void faults_blackout(struct faults *f);
 

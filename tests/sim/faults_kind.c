@@ -2,6 +2,8 @@
 /* faults_kind: each kind of fault, done. */
 #include "tests/sim/faults_priv.h"
 
+#include "chunkd/daemon.h"
+#include "chunkd/drops.h"
 #include "common/base/check.h"
 
 enum { CUTS_MAX = 4, SYNCS_MAX = 40 };
@@ -69,6 +71,36 @@ static bool stop(struct faults *f, unsigned node)
 	f->nodes[node].back_ns = faults__now_ns(f) + faults__some_time(f, 10 * CLUSTER_MS, 5 * CLUSTER_S);
 	cluster_stop(f->cluster, node);
 	return true;
+}
+
+static bool dead(struct faults *f, unsigned node)
+{
+	bool in_lull = faults__now_ns(f) < f->lull_ns;
+
+	if (!faults__is_well(f, node))
+		return false;
+	faults__crash(f, node, CLUSTER_S);
+	f->nodes[node].back_ns =
+		faults__now_ns(f) + faults__some_time(f, 8 * CLUSTER_S, (in_lull ? 40 : 12) * CLUSTER_S);
+	return true;
+}
+
+unsigned faults__dropping(const struct faults *f)
+{
+	for (unsigned i = CLUSTER_CHUNKD; i < f->cluster->first_client; i++)
+		if (faults__is_well(f, i) && drops_under_way(f->cluster->nodes[i].chunkd->drops))
+			return i;
+	return 0;
+}
+
+void faults__crash_dropping(struct faults *f, unsigned node)
+{
+	uint64_t ns = faults__some_time(f, CLUSTER_MS, 100 * CLUSTER_MS);
+
+	make_sick(f, node, "dropping");
+	f->nodes[node].drop_crashed = true;
+	f->nodes[node].back_ns = faults__now_ns(f) + ns;
+	sim_disk_stall(faults__io_of(f, node), 2 * ns);
 }
 
 static bool slow(struct faults *f)
@@ -214,6 +246,13 @@ bool faults__strike(struct faults *f, enum faults_kind kind)
 	case FAULTS_STOP_CHUNKD:
 		node = faults__some_chunkd(f);
 		return node && stop(f, node);
+	case FAULTS_DROP_CHUNKD:
+		/* Counted when it comes. */
+		f->drop_armed = true;
+		return false;
+	case FAULTS_DEAD_CHUNKD:
+		node = faults__some_chunkd(f);
+		return node && dead(f, node);
 	case FAULTS_DISK_ERROR:
 		node = faults__some_chunkd(f);
 		return node && disk_error(f, node, 60);

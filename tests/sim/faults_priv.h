@@ -12,6 +12,7 @@ struct node_fault {
 	unsigned node;
 	uint64_t back_ns;    /* away until then; 0: not away */
 	uint64_t stopped_ns; /* when the stop began */
+	bool drop_crashed;   /* while it dropped copies: look at what it has when it is back */
 	bool sick;           /* trouble with a disk is pending or has struck: it is crashed when its time is over */
 	uint64_t slow_until_ns, delay_until_ns;
 	uint64_t well_ns; /* when its last fault ended */
@@ -40,6 +41,8 @@ struct faults {
 	struct link_fault links[FAULTS_LINKS_MAX];
 	bool armed, hit; /* a crash waits for an acknowledgement; it has come */
 	enum faults_kind armed_kind;
+	bool drop_armed;  /* a crash waits for orders to drop */
+	uint64_t lull_ns; /* until when faults are rare */
 	bool mending;
 	struct client_op look;
 	bool looking;
@@ -66,6 +69,14 @@ void faults__crash(struct faults *f, unsigned node, uint64_t most_ns);
 /* False: it cannot be now. */
 bool faults__strike(struct faults *f, enum faults_kind kind);
 void faults__crash_all(struct faults *f);
+/* A chunk server that is dropping copies; 0: none. */
+unsigned faults__dropping(const struct faults *f);
+/* Its disk is slow for a moment; then it crashes. */
+void faults__crash_dropping(struct faults *f, unsigned node);
+
+/* ---- faults_rot.c ---- */
+/* Starts a daemon that was stopped, with a bit flipped at rest. False: nothing was done. */
+bool faults__start_rotten(struct faults *f, unsigned node);
 
 /* ---- faults_bits.c ---- */
 /* Looks at a file's chunks; when that has ended, bits are flipped. */

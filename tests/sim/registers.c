@@ -13,7 +13,7 @@
 #include "common/base/mem.h"
 #include "tests/sim/workload.h"
 
-enum { WORKERS = 3, NAMES = 3, VALUE_BYTES = 48 << 10, PAUSE_MS = 150 };
+enum { WORKERS = 3, NAMES = 3, VALUE_BYTES = 48 << 10, PAUSE_MS = 150, LULL_PAUSE_MS = 20000 };
 
 #define NEVER UINT64_MAX
 
@@ -47,6 +47,7 @@ struct registers_worker {
 struct registers {
 	struct cluster *cluster;
 	bool strict, stopped, looking;
+	uint64_t lull_ns; /* until when operations are rare */
 	unsigned look;
 	uint64_t tick, next_id, count;
 	struct cell cells[NAMES];
@@ -313,7 +314,11 @@ static void rest(struct registers_worker *k)
 	}
 	if (r->stopped)
 		return;
-	io_prep_timer(&k->pause, io_now_ns(io) + rng_below(&k->rng, PAUSE_MS * CLUSTER_MS), rested);
+	io_prep_timer(&k->pause,
+		io_now_ns(io) +
+			rng_below(&k->rng,
+				(sim_now_ns(r->cluster->sim) < r->lull_ns ? LULL_PAUSE_MS : PAUSE_MS) * CLUSTER_MS),
+		rested);
 	io_submit(io, &k->pause);
 }
 
@@ -364,6 +369,11 @@ void registers_client_crashed(struct registers *r, unsigned node)
 	for (unsigned i = 0; i < WORKERS; i++)
 		if (r->workers[i].node == node)
 			r->workers[i].active = false;
+}
+
+void registers_lull(struct registers *r, uint64_t until_ns)
+{
+	r->lull_ns = until_ns;
 }
 
 void registers_stop(struct registers *r)

@@ -17,6 +17,8 @@ void registers_free(struct registers *r);
 void registers_client_started(struct registers *r, unsigned node);
 void registers_client_crashed(struct registers *r, unsigned node);
 /* No operation begins any more. */
+/* Until then, operations are rare. */
+void registers_lull(struct registers *r, uint64_t until_ns);
 void registers_stop(struct registers *r);
 bool registers_idle(const struct registers *r);
 /* Each name is read once more, without any excuse; then idle. */

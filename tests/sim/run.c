@@ -8,20 +8,24 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 #include "tests/sim/garbage.h"
+#include "tests/sim/law.h"
 #include "tests/sim/registers.h"
+#include "tests/sim/settings.h"
 #include "tests/sim/verify.h"
 #include "tests/sim/workload.h"
 
 enum {
 	PAUSE_MS = 60,
-	PAUSE_ONE_MS = 600, /* one fault follows the other: so that there are some within a run */
+	PAUSE_ONE_MS = 600,  /* one fault follows the other: so that there are some within a run */
 	OPS_PER_FAULT = 100, /* at most: else the workload goes on */
-	GARBAGE_SEEDS = 8, /* one in so many waits until the garbage is gone */
+	LULL_SEEDS = 4,      /* one in so many has a lull: the grace of what is removed passes within the run */
+	GARBAGE_SEEDS = 8,   /* one in so many waits until the garbage is gone */
 	SPIN_EVENTS =
 		120000, /* within a second of virtual time; 20000 are usual: more, and somebody turns without need */
 };
 
 #define REGISTER_LIMIT_NS (60 * CLUSTER_S)
+#define LULL_NS (135 * CLUSTER_S)        /* a little more than the grace */
 #define STUCK_LIMIT_NS (400 * CLUSTER_S) /* one job may be a dozen operations, each bounded by its time-out */
 #define SETTLE_NS (40 * CLUSTER_S)       /* longer than a broken connection can hold a request back */
 #define VERIFY_LIMIT_NS (2000 * CLUSTER_S)
@@ -35,8 +39,12 @@ struct run {
 	struct registers *registers;
 	struct faults *faults; /* NULL: none */
 	struct verify *verify;
+	struct law *law;
+	struct settings settings;
+	struct client_op gc;
+	uint64_t lull_ops; /* when the lull is to begin; UINT64_MAX: there is none any more */
 	const char *phase;
-	bool one_look; /* the second one is enough */
+	bool one_look;                     /* the second one is enough */
 	bool looking;                      /* nothing may be in the way */
 	uint64_t second_ns, second_events; /* since when check_spin counts */
 	uint64_t ops_wanted;               /* of the clients */
@@ -203,6 +211,39 @@ void run_only_more(uint64_t ops)
 	current->one_look = true;
 }
 
+static bool are_settings_done(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || settings_done(&r->settings);
+}
+
+static void gc_asked(struct client_op *op)
+{
+	(void)op; /* faults may be in its way: then what lost its name waits longer */
+}
+
+/* What has lost its name by now will be dropped at the end of the lull, when there is much to do again. */
+static void lull(struct run *r)
+{
+	uint64_t until_ns = now_ns(r) + LULL_NS;
+
+	r->lull_ops = UINT64_MAX;
+	cluster_note(r->cluster, "lull");
+	workload_lull(r->workload, until_ns);
+	registers_lull(r->registers, until_ns);
+	law_hurry(r->law);
+	if (r->faults)
+		faults_lull(r->faults, until_ns);
+	for (unsigned i = r->cluster->first_client; i < r->cluster->node_count; i++) {
+		if (!cluster_running(r->cluster, i))
+			continue;
+		r->gc = (struct client_op){.kind = CLIENT_GC, .flags = CLIENT_GC_START, .done = gc_asked};
+		cluster_client_start(r->cluster, i, &r->gc);
+		return;
+	}
+}
+
 static void work(struct run *r)
 {
 	enter(r, "workload");
@@ -216,6 +257,9 @@ static void work(struct run *r)
 		sim_run(r->cluster->sim, wants_attention, r, next_ns);
 		check_spin(r);
 		check_stuck(r);
+		law_look_at_garbage(r->law);
+		if (r->cluster->client_ops >= r->lull_ops && !r->cluster->failed)
+			lull(r);
 		if (r->faults && !r->cluster->failed)
 			faults_step(r->faults);
 	}
@@ -257,6 +301,8 @@ static void collect_garbage(struct run *r)
 	if (r->cluster->failed || r->o->seed % GARBAGE_SEEDS != 0 || r->o->mode == RUN_SYNCS)
 		return;
 	enter(r, "garbage");
+	settings_slacken(&r->settings, r->cluster);
+	wait_for(r, are_settings_done, REGISTER_LIMIT_NS);
 	while (!r->cluster->failed && (left = garbage_left(r->cluster))[0]) {
 		if (now_ns(r) > end_ns)
 			cluster_fail(r->cluster, "after %llu s with all hosts up, %s",
@@ -307,12 +353,18 @@ static void restart_all(struct run *r)
 			cluster_start(r->cluster, i);
 	}
 	all_up(r);
+	for (unsigned i = CLUSTER_CHUNKD; i < r->cluster->first_client && !r->cluster->failed; i++)
+		law_look_at_extents(r->cluster, i, r->faults);
 }
 
 static void run_phases(struct run *r)
 {
 	enter(r, "start");
 	wait_for(r, is_registered, REGISTER_LIMIT_NS);
+	if (!r->cluster->failed) {
+		settings_hasten(&r->settings, r->cluster);
+		wait_for(r, are_settings_done, REGISTER_LIMIT_NS);
+	}
 	if (!r->cluster->failed)
 		work(r);
 	r->ops = r->cluster->client_ops;
@@ -415,7 +467,7 @@ bool run_print_last(int fd)
 void run_seed(const struct run_options *o, struct run_result *out)
 {
 	bool strict = o->mode == RUN_NO_FAULTS || o->mode == RUN_ONE;
-	struct run r = {.o = o, .phase = "start", .ops_wanted = o->ops};
+	struct run r = {.o = o, .phase = "start", .ops_wanted = o->ops, .lull_ops = UINT64_MAX};
 	struct cluster_options c = {
 		.seed = o->seed,
 		.transcript = o->transcript,
@@ -435,6 +487,8 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	double begin_s = cpu_seconds();
 
 	memset(out, 0, sizeof(*out));
+	if (o->seed % LULL_SEEDS == 2 && (o->mode == RUN_ALL || o->mode == RUN_NO_FAULTS))
+		r.lull_ops = o->ops / 2;
 	for (size_t i = 0; i < marks_count(); i++)
 		out->marks[i] = marks_hits(i);
 	out->seed = o->seed;
@@ -447,6 +501,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 		r.faults = faults_new(r.cluster, r.checker, o->seed, o->mode == RUN_ALL ? FAULTS_ALL : FAULTS_ONE,
 			o->without, &hooks);
 	r.registers = registers_new(r.cluster, o->seed, strict);
+	r.law = law_new(r.cluster);
 	r.verify = verify_new(r.cluster, r.checker, r.faults);
 	cluster_start_all(r.cluster);
 	run_phases(&r);
@@ -461,6 +516,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	if (r.faults)
 		faults_free(r.faults);
 	verify_free(r.verify);
+	law_free(r.law);
 	registers_free(r.registers);
 	workload_free(r.workload);
 	checker_free(r.checker);

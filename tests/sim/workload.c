@@ -12,6 +12,8 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 
+#define LULL_PAUSE_NS (20 * CLUSTER_S)
+
 static void rest(struct worker *k, uint64_t ns);
 static void next_job(struct worker *k);
 
@@ -314,6 +316,8 @@ static void rest(struct worker *k, uint64_t ns)
 
 	if (is_enough(k->w))
 		return;
+	if (now_ns(k) < k->w->lull_ns)
+		ns = rng_below(&k->rng, LULL_PAUSE_NS);
 	io_prep_timer(&k->pause, io_now_ns(io) + ns, rested);
 	io_submit(io, &k->pause);
 }
@@ -379,6 +383,11 @@ void workload_client_crashed(struct workload *w, unsigned node)
 	for (uint32_t i = 0; i < WORKLOAD_WORKERS; i++)
 		if (w->workers[i].node == node && w->workers[i].active)
 			give_up_job(&w->workers[i]);
+}
+
+void workload_lull(struct workload *w, uint64_t until_ns)
+{
+	w->lull_ns = until_ns;
 }
 
 bool workload_done(const struct workload *w)

@@ -31,6 +31,8 @@ void workload_free(struct workload *w);
 void workload_client_started(struct workload *w, unsigned node);
 /* Its host has crashed: what was under way has an unknown outcome. */
 void workload_client_crashed(struct workload *w, unsigned node);
+/* Until then, jobs are rare. */
+void workload_lull(struct workload *w, uint64_t until_ns);
 bool workload_done(const struct workload *w);
 /* Jobs that ended. */
 uint32_t workload_count(const struct workload *w);

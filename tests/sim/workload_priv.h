@@ -40,6 +40,7 @@ struct workload {
 	struct checker *checker;
 	struct workload_options o;
 	uint32_t done;
+	uint64_t lull_ns; /* until when jobs are rare */
 	struct worker workers[WORKLOAD_WORKERS];
 };
 
