@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * world: a group of Raft replicas on the real core, with disks that sync late, a network that loses, repeats, delays and reorders, and
+ * virtual time; all from one seed. After each step the world checks what Raft promises:
+ *
+ *   election safety     at most one leader a term; one vote a term and replica, for ever
+ *   log matching        equal index and term: equal entries before it
+ *   commit              one value per index, for ever; durable on a quorum of the configuration that committed it
+ *   apply               in order, only what is committed and durable here; equal states after equal entries
+ *   configuration       of a core is always the latest in its log, whatever was cut
+ *   reads               see all that had been committed anywhere when they were asked for
+ *   liveness            when all is well again there is a leader, and every member gets to the same state
+ *
+ * The driver in here works an update off in the order that raft.h asks for; a crash may come between any two of its steps.
+ */
+#ifndef TESTS_RAFT_WORLD_H
+#define TESTS_RAFT_WORLD_H
+
+#include "common/base/rng.h"
+#include "metad/raft/raft.h"
+
+enum { WORLD_NODES = 48, WORLD_PACKETS = 512, WORLD_BODIES = 8, WORLD_READS = 32, WORLD_CONFIGS = 4096 };
+
+struct world_entry {
+	uint64_t term, value; /* value 0: a no-op */
+	uint32_t config;      /* in world.configs; 0: no configuration */
+};
+
+struct world_log {
+	uint64_t base_index, base_term, base_hash; /* hash: of the state that base made */
+	uint32_t base_config;
+	uint32_t count, cap;
+	struct world_entry *entries;
+};
+
+struct world_packet {
+	uint64_t at_ms;
+	struct raft_message message;
+	struct world_entry bodies[WORLD_BODIES];
+};
+
+struct world_node {
+	bool exists, up, stalled;
+	struct raft_core core;
+	uint64_t disk_term, disk_vote; /* meta */
+	struct world_log disk, syncing, log;
+	bool sync_busy, cut_since_sync;
+	uint64_t dies_at_ms; /* 0: not soon */
+	uint64_t sync_at_ms, sync_epoch, sync_last;
+	uint64_t applied, hash, clock_ms;
+	uint32_t applied_config;
+	bool fetch_busy;
+	uint64_t fetch_at_ms;
+	struct raft_message fetch;
+};
+
+struct world_read {
+	uint32_t node;
+	uint64_t token, floor, term; /* floor: what was committed anywhere when it was asked */
+	bool open;
+};
+
+/* What happened, so that a run of histories can say that it did. */
+struct world_counts {
+	uint64_t steps, elections, committed, crashes, torn, cuts, snapshots, changes, transfers, reads, lost, repeated,
+		partitions, stalls, rollbacks, refused;
+};
+
+struct world {
+	struct rng rng;
+	uint64_t now_ms, next_value;
+	struct world_node nodes[WORLD_NODES];
+	uint32_t node_count;
+	struct world_packet packets[WORLD_PACKETS];
+	uint32_t packet_count;
+	bool cut[WORLD_NODES][WORLD_NODES]; /* from, to */
+	uint32_t loss, repeat, slow;        /* per cent of messages; of syncs */
+	uint32_t brief;                     /* per cent of leaders that die soon */
+	uint32_t members;                   /* that the operator goes up to */
+	struct raft_config configs[WORLD_CONFIGS];
+	uint32_t config_count;
+	/* what was seen, for the checks */
+	struct world_entry *committed;
+	uint64_t committed_count, committed_cap; /* of index 1 .. */
+	uint64_t leaders[4096];                  /* by term */
+	struct world_read reads[WORLD_READS], *asked;
+	struct world_counts counts;
+	bool trace, well; /* well: nothing breaks any more */
+	char fault[512];  /* empty: all that was checked held */
+};
+
+/* One history; true: every check held, else world->fault says which did not. The counts are added to `counts`. */
+bool world_history(uint64_t seed, bool trace, struct world_counts *counts, char fault[512]);
+
+#endif
