@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <linux/fs.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
+#include "common/base/mem.h"
 
 static struct mount_req *start(fuse_req_t fuse, uint64_t inode, void (*answer)(struct mount_req *r))
 {
@@ -139,11 +141,51 @@ static void op_readlink(fuse_req_t fuse, fuse_ino_t inode)
 	cr_readlink_async(r->mount->store, inode, out->data, CR_PATH_MAX, &r->op);
 }
 
+static void answer_hidden(struct mount_req *r)
+{
+	struct mount *m = r->mount;
+
+	if (!mount__failure(r)) {
+		pthread_mutex_lock(&m->lock);
+		r->writer->hidden_dir = r->inode;
+		pthread_mutex_unlock(&m->lock);
+	}
+	mount__req_error(r, mount__failure(r));
+}
+
+/* Who writes to a file whose last name goes may go on, here as elsewhere: it gets a name that goes with the last handle. */
+static void unlink_found(struct mount_req *r)
+{
+	struct mount *m = r->mount;
+	char hidden[MOUNT_HIDDEN_BYTES];
+
+	if (mount__failure(r)) {
+		mount__req_error(r, mount__failure(r));
+		return;
+	}
+	if (r->stat.type == CR_TYPE_FILE && r->stat.nlink == 1)
+		r->writer = mount__writer_get(m, r->stat.inode);
+	if (!r->writer) {
+		mount__req_then(r, answer_nothing);
+		cr_unlink_async(m->store, r->inode, r->name, &r->op);
+		return;
+	}
+	mount__req_then(r, answer_hidden);
+	mount__hidden_name(r->stat.inode, hidden);
+	cr_rename_async(m->store, r->inode, r->name, r->inode, hidden, 0, &r->op);
+}
+
 static void op_unlink(fuse_req_t fuse, fuse_ino_t dir, const char *name)
 {
 	struct mount_req *r = start(fuse, dir, answer_nothing);
 
-	cr_unlink_async(r->mount->store, dir, name, &r->op);
+	if (!mount__writers_any(r->mount) || !strncmp(name, MOUNT_HIDDEN_PREFIX, strlen(MOUNT_HIDDEN_PREFIX))) {
+		cr_unlink_async(r->mount->store, dir, name, &r->op);
+		return;
+	}
+	r->name = mem_strdup(name);
+	mount__req_then(r, unlink_found);
+	cr_lookup_async(r->mount->store, dir, name, &r->stat, &r->op);
 }
 
 static void op_rmdir(fuse_req_t fuse, fuse_ino_t dir, const char *name)

@@ -58,6 +58,7 @@ struct mount_writer {
 	bool busy;            /* one request opens, closes or cuts the file ... */
 	struct list queue;    /* ... for which these wait: mount_req.wait */
 	bool unfinished;      /* synced, but not closed, and so not complete */
+	uint64_t hidden_dir;  /* it was removed while it was written: there it lies under mount__hidden_name until the last handle goes; 0: no */
 };
 
 struct mount_handle {
@@ -116,6 +117,7 @@ struct mount_req {
 	uint64_t cut;                        /* the length that the file is to get */
 	void (*after)(struct mount_req *r);  /* what the writer's part of this request is followed by */
 	struct list wait;                    /* mount_writer.queue */
+	char *name;                          /* unlink: in directory `inode` */
 	bool plus;                           /* listings: with attributes */
 	struct cr_df df;
 	struct mount_dir *dir;
@@ -176,6 +178,12 @@ struct mount_writer *mount__writer_get(struct mount *m, uint64_t inode);
 /* The same, made if there is none: with this file open, or none, of this size. */
 struct mount_writer *mount__writer_make(struct mount *m, uint64_t inode, struct cr_file *file, uint64_t size);
 void mount__writer_put(struct mount *m, struct mount_writer *w);
+/* True if there is one of any inode. */
+bool mount__writers_any(struct mount *m);
+/* Where a file lies that was removed while it was written. */
+#define MOUNT_HIDDEN_PREFIX ".craton-removed-"
+enum { MOUNT_HIDDEN_BYTES = 48 };
+void mount__hidden_name(uint64_t inode, char ret_name[MOUNT_HIDDEN_BYTES]);
 /* True: it has accepted bytes that are not committed; with the lock held. */
 bool mount__writer_dirty(const struct mount_writer *w);
 /*

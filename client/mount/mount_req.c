@@ -56,6 +56,7 @@ void mount__req_end(struct mount_req *r)
 		mount__out_put(m, r->out);
 	if (r->writer)
 		mount__writer_put(m, r->writer);
+	mem_free(r->name);
 	mem_free(r);
 	/* The last thing that touches the mount: who ends it waits for no requests. */
 	pthread_mutex_lock(&m->lock);
@@ -291,18 +292,20 @@ void mount__attr(struct mount *m, const struct cr_stat *in, struct stat *out)
 	const struct mount_writer *w;
 	struct mount_told *t;
 	uint64_t size = in->size;
+	bool hidden;
 
 	pthread_mutex_lock(&m->lock);
 	w = mount__writer_find(m, in->inode);
 	if (w && mount__writer_dirty(w) && w->end > size)
 		size = w->end;
+	hidden = w && w->hidden_dir;
 	t = told_of(m, in->inode);
 	*t = (struct mount_told){in->inode, size, in->mtime_ns, in->ctime_ns, t->cuts};
 	pthread_mutex_unlock(&m->lock);
 	*out = (struct stat){
 		.st_ino = in->inode,
 		.st_mode = mount__type(in->type) | (in->mode & 07777),
-		.st_nlink = in->nlink,
+		.st_nlink = hidden ? in->nlink - 1 : in->nlink,
 		.st_uid = in->uid,
 		.st_gid = in->gid,
 		.st_size = (off_t)size,

@@ -11,10 +11,13 @@
  *    after it. What is started under `lock` reaches the library in that order.
  * 3. The first error is sticky, as in the library: it is reported by every later write, flush and fsync, until the last handle is gone.
  *    What was accepted and is lost counts no more: the file is for its readers as long as what was committed.
+ * 4. The store takes nothing more for a file without a name. One that loses its last name here (mount_name.c) gets another instead, which
+ *    goes with the last handle, or with the mount.
  */
 #include "client/mount/mount_priv.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
 
@@ -81,6 +84,39 @@ struct mount_writer *mount__writer_make(struct mount *m, uint64_t inode, struct 
 	return w;
 }
 
+bool mount__writers_any(struct mount *m)
+{
+	bool any;
+
+	pthread_mutex_lock(&m->lock);
+	any = !list_empty(&m->writers);
+	pthread_mutex_unlock(&m->lock);
+	return any;
+}
+
+void mount__hidden_name(uint64_t inode, char ret_name[MOUNT_HIDDEN_BYTES])
+{
+	snprintf(ret_name, MOUNT_HIDDEN_BYTES, MOUNT_HIDDEN_PREFIX "%llx", (unsigned long long)inode);
+}
+
+static void removed(struct mount_req *r)
+{
+	if (mount__failure(r) && mount__failure(r) != ENOENT)
+		mount__log("inode %llu: removing it failed, it is left as " MOUNT_HIDDEN_PREFIX "%llx: %s",
+			(unsigned long long)r->inode, (unsigned long long)r->inode, r->op.error);
+	mount__req_end(r);
+}
+
+static void remove_hidden(struct mount *m, const struct mount_writer *w)
+{
+	struct mount_req *r = mount__req_new(m, NULL, removed);
+	char name[MOUNT_HIDDEN_BYTES];
+
+	r->inode = w->inode;
+	mount__hidden_name(w->inode, name);
+	cr_unlink_async(m->store, w->hidden_dir, name, &r->op);
+}
+
 void mount__writer_put(struct mount *m, struct mount_writer *w)
 {
 	bool last;
@@ -95,6 +131,8 @@ void mount__writer_put(struct mount *m, struct mount_writer *w)
 	CHECK(!w->busy && list_empty(&w->queue)); /* requests hold references */
 	if (w->file)
 		close_file(m, w->inode, w->file);
+	if (w->hidden_dir)
+		remove_hidden(m, w);
 	mem_free(w);
 }
 
@@ -106,8 +144,10 @@ uint32_t mount__writers_end(struct mount *m)
 	while ((l = list_pop_front(&m->writers))) {
 		struct mount_writer *w = LIST_ENTRY(l, struct mount_writer, link);
 
+		if (w->hidden_dir)
+			remove_hidden(m, w);
 		/* Committed, but not complete: its program was not done. */
-		if (w->file && cr_fsync(w->file) < 0) {
+		if (w->file && !w->hidden_dir && cr_fsync(w->file) < 0) {
 			mount__log("inode %llu: what was written last is lost: %s", (unsigned long long)w->inode,
 				cr_error());
 			failed++;
@@ -115,6 +155,10 @@ uint32_t mount__writers_end(struct mount *m)
 		cr_abort(w->file);
 		mem_free(w);
 	}
+	pthread_mutex_lock(&m->lock);
+	while (m->requests > 0)
+		pthread_cond_wait(&m->freed, &m->lock);
+	pthread_mutex_unlock(&m->lock);
 	return failed;
 }
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from localstore import LocalStore, sha256_file, wait_until, write_random
@@ -141,6 +142,30 @@ def writes(m):
     os.unlink(path)
     check(os.pread(other, 3, 0) == b"abc" and os.fstat(other).st_nlink == 0, "an open file outlives its name")
     os.close(other)
+    os.mkdir(m / "t")
+    with tempfile.TemporaryFile(dir=m / "t") as f: # made, removed, then written
+        f.write(b"first " * 5000)
+        f.flush()
+        os.fsync(f.fileno())
+        f.write(b"second")
+        f.flush()
+        check(os.pread(f.fileno(), 99999, 0) == b"first " * 5000 + b"second", "a file without a name is written and read")
+        check(os.fstat(f.fileno()).st_nlink == 0, "and has none")
+    wait_until(lambda: not m.store.run("ls", "/t"), "a removed file to go with its last handle")
+    fd = os.open(m / "t/half", os.O_WRONLY | os.O_CREAT)
+    os.write(fd, b"half")
+    os.unlink(m / "t/half")
+    refused(errno.ENOENT, os.stat, m / "t/half")
+    os.write(fd, b" and half")
+    os.fsync(fd)
+    shutil.rmtree(m / "t") # and with it the name that it has still
+    refused(errno.ESTALE, os.close, fd)
+    fd = os.open(m / "two", os.O_WRONLY | os.O_CREAT)
+    os.link(m / "two", m / "names")
+    os.unlink(m / "two")
+    os.write(fd, b"two")
+    os.close(fd)
+    check(content(m / "names") == b"two" and not m.store.craton("stat", "/two", check=False).stdout, "one name of two goes")
 
 
 def lengths(m):
@@ -318,6 +343,15 @@ def ends(store, rng):
     check(store.json("stat", "/busy")["size"] == len(data), "an end commits what was written")
 
     m = Mounted(store)
+    fd = os.open(m / "gone", os.O_WRONLY | os.O_CREAT)
+    os.unlink(m / "gone")
+    os.write(fd, data)
+    code, said = m.end(signal.SIGTERM)
+    check(code == 0 and not said, f"an end with a removed file open: exit {code}: {said}")
+    refused(errno.ENOTCONN, os.close, fd)
+    check(b"removed" not in store.run("ls", "/"), "an end removes what was removed while it was open")
+
+    m = Mounted(store)
     m.proc.kill()
     m.proc.wait()
     refused(errno.ENOTCONN, os.listdir, m.path)
@@ -342,7 +376,7 @@ def ends(store, rng):
 
 def away(store):
     """The store is away for a while: a time-out for who needs it, again for who looks at fsync and close only, and nobody after that."""
-    m = Mounted(store, options=("--timeout", "500ms"))
+    m = Mounted(store, options=("--timeout", "5s"))
     with open(m / "away", "wb") as f:
         f.write(b"before")
     fd = os.open(m / "away", os.O_WRONLY | os.O_APPEND)

@@ -90,6 +90,14 @@ void cr_truncate_async(struct cr_store *store, uint64_t inode, uint64_t size, st
 	call(op, "truncate");
 }
 
+void cr_unlink_async(struct cr_store *store, uint64_t dir, const char *name, struct cr_op *op)
+{
+	(void)store;
+	say("unlink-%llu-%s ", (unsigned long long)dir, name);
+	ck_assert_int_lt(call_count, MANY);
+	calls[call_count++] = op;
+}
+
 int cr_fsync(struct cr_file *file)
 {
 	say("fsync-%s ", name_of(file));
@@ -296,5 +304,24 @@ START_TEST(test_created_and_found)
 }
 END_TEST
 
+/* A file that was removed while it was written lies under another name until the last handle goes, or the mount. */
+START_TEST(test_removed)
+{
+	struct mount *m = new_mount();
+	struct mount_writer *w = mount__writer_make(m, 7, FILE_A, 0);
+
+	w->hidden_dir = 3;
+	mount__writer_get(m, 7);
+	mount__writer_put(m, w);
+	expect("");
+	mount__writer_put(m, w);
+	expect("close-a unlink-3-.craton-removed-7 ");
+	end(-ESTALE);
+	end(0);
+	ck_assert(list_empty(&m->writers));
+	ck_assert_uint_eq(m->requests, 0);
+}
+END_TEST
+
 UNIT_MAIN("mount_writer", test_write_flush_write, test_open_again_fails, test_hole_fails, test_lost_bytes_do_not_count,
-	test_created_and_found)
+	test_created_and_found, test_removed)
