@@ -3,7 +3,7 @@
 
 #include "common/base/check.h"
 
-static const uint8_t tables[] = {STATE_TABLE_GC, STATE_TABLE_GC_CUT, STATE_TABLE_GC_BLOCK};
+static const uint8_t tables[] = {STATE_TABLE_GC, STATE_TABLE_GC_CUT, STATE_TABLE_GC_BLOCK, STATE_TABLE_BLOCK_GONE};
 
 /* Drop rows of a disk that is gone; one disk after the other, from where the last command ended. */
 static bool forget_drops(struct plan_gc *gc, struct state *s, struct state_cmd *ret_cmd)

@@ -156,15 +156,12 @@ uint32_t state__most_in_a_domain(const struct state *s, const struct state_block
 	return most;
 }
 
-static bool receipt_counts(struct state *s, uint64_t block, const struct state_receipt *r)
+static bool receipt_counts(const struct state *s, const struct state_receipt *r)
 {
 	const struct state_disk *disk = state_disk_at(s, r->disk);
-	struct state_copy copy = {.block = block, .index = r->index, .incarnation = r->incarnation};
-	struct state_drop drop;
 
 	return disk && state_disk_counts(s, r->disk) && disk->generation == r->generation &&
-		r->incarnation < STATE_INCARNATIONS_ALLOCATED &&
-		state_drop_get(s, r->disk, &copy, &drop) == ERR_NOENT; /* else it is as good as gone */
+		r->incarnation < STATE_INCARNATIONS_ALLOCATED; /* others come by an intent */
 }
 
 /*
@@ -186,8 +183,7 @@ static int take_receipts(struct state *s, const struct state_commit_block *b, co
 		if (c->present)
 			continue;
 		/* Below the floor nothing is added any more: a copy that no row names may be dropped there. */
-		if (b->block < s->meta.floor || state_restore_closed(s, b->block) ||
-			!receipt_counts(s, b->block, r)) {
+		if (b->block < s->meta.floor || state_restore_closed(s, b->block) || !receipt_counts(s, r)) {
 			res->not_counted |= (uint16_t)(1u << r->index);
 			continue;
 		}
@@ -250,6 +246,8 @@ static int check_new(struct state *s, const struct state_cmd_commit *cmd, uint32
 	if (b->block == 0 || b->block >= s->meta.next_block)
 		return ERR_INVAL;
 	if (b->block < s->meta.floor || state_restore_closed(s, b->block))
+		return ERR_BLOCK_CLOSED;
+	if (state__block_gone(s, b->block)) /* it was part of a file, and its copies are dropped, or will be */
 		return ERR_BLOCK_CLOSED;
 	code = check_overlap(s, file, cmd, at);
 	if (code)

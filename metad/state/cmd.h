@@ -245,7 +245,7 @@ struct state_cmd_take_out {
 };
 
 struct state_cmd_gc {
-	uint8_t table;      /* STATE_TABLE_GC, _GC_CUT or _GC_BLOCK */
+	uint8_t table;      /* STATE_TABLE_GC, _GC_CUT, _GC_BLOCK or _BLOCK_GONE */
 	uint64_t from;      /* inode or block: rows at and behind it */
 	uint64_t before_ms; /* whose state time is no later than this */
 };

@@ -11,7 +11,7 @@
  *
  * Invariants:
  *  1. A copy has a drop row only if no block's row names it. A block whose row went never comes back: refcount reaches
- *     zero once, ids are not reused, and a receipt for a copy that has a drop row does not count.
+ *     zero once, ids are not reused, and a block_gone row says that it went until the floor has passed its id.
  *  2. An orphan becomes a drop row only below the floor: above it a commit may still be on its way. A row names its
  *     copies by disk, index and incarnation, also those that it has only been promised (not present): such a copy may
  *     be the last of a damaged block, and leaves when the row names another one in its place.
@@ -25,9 +25,10 @@
 #include "common/base/check.h"
 
 enum {
-	BLOCK_ROWS = 5 + 2 * LIMIT_WIDTH, /* gc row, extent, block, an intent and its drop row; two of each chunk */
-	CUT_ROWS = 3, /* of one extent: its own, the block's, a gc_block row */
-	FILE_ROWS = 5,                    /* inode, its gc row, its tail, a row of another kind, meta */
+	BLOCK_ROWS = 6 +
+		2 * LIMIT_WIDTH, /* gc row, extent, block, that it is gone, an intent and its drop row; two of each chunk */
+	CUT_ROWS = 3,            /* of one extent: its own, the block's, a gc_block row */
+	FILE_ROWS = 5,           /* inode, its gc row, its tail, a row of another kind, meta */
 	ROWS_MAX = STATE_COMMAND_ROWS - BLOCK_ROWS - FILE_ROWS,
 };
 
@@ -37,40 +38,51 @@ _Static_assert(
 	STATE_COPIES * 3 + 1 <= STATE_COMMAND_ROWS, "missing copies: a block, the reverse index and a file for each");
 _Static_assert(STATE_FORGET_DROPS + 1 <= STATE_COMMAND_ROWS, "drop rows of a disk that is gone");
 
-/* ---- drop rows ---- */
+/* ---- rows of the gc tables ---- */
 
-/*
- * Has the disk no drop row of that block? Every receipt of every commit asks, and the blocks of commits are newer than all
- * that are dropped: what one look has found to be free of drop rows is remembered, until one is put there.
- */
-static bool drop_free(struct state *s, uint32_t disk, uint64_t block)
+/* The first row of the table at or behind *id. ERR_NOENT: none. */
+static int gc_next(struct state *s, enum state_table table, uint64_t *id, struct state_gc *ret_gc)
 {
-	struct state_gap *gap = disk <= LIMIT_DISKS ? &s->drop_gaps[disk] : NULL;
-	struct state_copy from = {.block = block};
-	struct state_drop_list list;
-	uint64_t to;
-	int code;
+	struct kv_scan scan;
+	struct state_key key;
+	int code = ERR_NOENT;
 
-	if (!gap)
-		return false;
-	if (block >= gap->from && block < gap->to)
-		return true;
-	code = state_drop_begin(s, disk, &from, &list);
-	to = code == 0 ? list.copy.block : UINT64_MAX;
-	state_drop_end(&list);
-	if (to == block || (code && code != ERR_NOENT))
-		return false;
-	*gap = (struct state_gap){.from = block, .to = to};
-	return true;
+	state_key_id(&key, table, *id);
+	kv_seek(s->kv, &scan, state_key_slice(&key));
+	if (kv_scan_valid(&scan) && state_key_parse_id(scan.key, table, id)) {
+		code = state_gc_decode(scan.value, ret_gc);
+		if (code)
+			state__fault(s, "row %llu of table %d cannot be decoded", (unsigned long long)*id, table);
+	}
+	kv_scan_end(&scan);
+	return code;
 }
+
+static void gc_put(struct state *s, enum state_table table, uint64_t id, const struct state_gc *gc)
+{
+	uint8_t value[STATE_ROW_BYTES];
+	struct state_key key;
+
+	state_key_id(&key, table, id);
+	state__put(s, &key, value, state_gc_encode(gc, value));
+}
+
+static void gc_del(struct state *s, enum state_table table, uint64_t id, uint64_t *rows)
+{
+	struct state_key key;
+
+	state_key_id(&key, table, id);
+	state__del(s, &key);
+	*rows += 1;
+}
+
+/* ---- drop rows ---- */
 
 int state_drop_get(struct state *s, uint32_t disk, const struct state_copy *copy, struct state_drop *ret_drop)
 {
 	struct state_key key;
 	struct slice value;
 
-	if (drop_free(s, disk, copy->block))
-		return ERR_NOENT;
 	state_key_drop(&key, disk, copy);
 	if (state__get(s, &key, &value))
 		return ERR_NOENT;
@@ -114,12 +126,9 @@ void state_drop_end(struct state_drop_list *list)
 void state__drop_put(struct state *s, uint32_t disk, const struct state_copy *copy, uint64_t bytes)
 {
 	struct state_drop drop = {.bytes = bytes, .time_ms = s->meta.time_ms};
-	struct state_gap *gap = &s->drop_gaps[disk <= LIMIT_DISKS ? disk : 0];
 	uint8_t value[STATE_ROW_BYTES];
 	struct state_key key;
 
-	if (copy->block >= gap->from && copy->block < gap->to)
-		gap->to = copy->block;
 	state_key_drop(&key, disk, copy);
 	state__put(s, &key, value, state_drop_encode(&drop, value));
 	s->meta.pending_bytes += bytes;
@@ -128,12 +137,45 @@ void state__drop_put(struct state *s, uint32_t disk, const struct state_copy *co
 
 /* ---- blocks ---- */
 
+/*
+ * Every new block asks, and is newer than most that go: what one look has found to be free of such rows is remembered, until one is
+ * put there.
+ */
+bool state__block_gone(struct state *s, uint64_t id)
+{
+	uint64_t next = id;
+	struct state_gc gc;
+	int code;
+
+	if (id >= s->gone_gap.from && id < s->gone_gap.to)
+		return false;
+	code = gc_next(s, STATE_TABLE_BLOCK_GONE, &next, &gc);
+	if (code == 0 && next == id)
+		return true;
+	if (code == 0 || code == ERR_NOENT)
+		s->gone_gap = (struct state_gap){.from = id, .to = code ? UINT64_MAX : next};
+	return false;
+}
+
+static void gone_put(struct state *s, uint64_t id)
+{
+	struct state_gc gc = {.time_ms = s->meta.time_ms};
+
+	if (id >= s->gone_gap.from && id < s->gone_gap.to)
+		s->gone_gap.to = id;
+	gc_put(s, STATE_TABLE_BLOCK_GONE, id, &gc);
+}
+
 static void block_del(struct state *s, const struct state_block *row, uint64_t *rows)
 {
 	struct state_key key;
 
 	state__intents_drop(s, row->id);
 	*rows += 2;
+	if (row->id >= s->meta.floor) {
+		gone_put(s, row->id);
+		*rows += 1;
+	}
 	state_key_id(&key, STATE_TABLE_BLOCK, row->id);
 	state__del(s, &key);
 	for (uint8_t i = 0; i < row->width; i++) {
@@ -201,43 +243,8 @@ bool state_copy_named(struct state *s, uint32_t disk, const struct state_copy *c
 
 bool state_gc_table(uint8_t table)
 {
-	return table == STATE_TABLE_GC || table == STATE_TABLE_GC_CUT || table == STATE_TABLE_GC_BLOCK;
-}
-
-/* The first row of the table at or behind *id. ERR_NOENT: none. */
-static int gc_next(struct state *s, enum state_table table, uint64_t *id, struct state_gc *ret_gc)
-{
-	struct kv_scan scan;
-	struct state_key key;
-	int code = ERR_NOENT;
-
-	state_key_id(&key, table, *id);
-	kv_seek(s->kv, &scan, state_key_slice(&key));
-	if (kv_scan_valid(&scan) && state_key_parse_id(scan.key, table, id)) {
-		code = state_gc_decode(scan.value, ret_gc);
-		if (code)
-			state__fault(s, "row %llu of table %d cannot be decoded", (unsigned long long)*id, table);
-	}
-	kv_scan_end(&scan);
-	return code;
-}
-
-static void gc_put(struct state *s, enum state_table table, uint64_t id, const struct state_gc *gc)
-{
-	uint8_t value[STATE_ROW_BYTES];
-	struct state_key key;
-
-	state_key_id(&key, table, id);
-	state__put(s, &key, value, state_gc_encode(gc, value));
-}
-
-static void gc_del(struct state *s, enum state_table table, uint64_t id, uint64_t *rows)
-{
-	struct state_key key;
-
-	state_key_id(&key, table, id);
-	state__del(s, &key);
-	*rows += 1;
+	return table == STATE_TABLE_GC || table == STATE_TABLE_GC_CUT || table == STATE_TABLE_GC_BLOCK ||
+		table == STATE_TABLE_BLOCK_GONE;
 }
 
 /* Takes the inode's extents that begin at or behind `from`, while they fit. True: none are left. */
@@ -358,6 +365,8 @@ int state_gc_find(struct state *s, uint8_t table, uint64_t from, uint64_t before
 	*ret_id = from;
 	for (int i = 0; i < STATE_COMMAND_ROWS; i++, ++*ret_id) {
 		code = gc_next(s, table, ret_id, &gc);
+		if (table == STATE_TABLE_BLOCK_GONE && code == 0 && *ret_id >= s->meta.floor)
+			return ERR_NOENT; /* still needed */
 		if (code || gc.time_ms <= before_ms)
 			return code;
 	}
@@ -377,8 +386,12 @@ void state__gc(struct state *s, const struct state_cmd_gc *cmd, struct state_res
 	s->meta_dirty = true;
 	while (whole && rows <= ROWS_MAX && gc_next(s, cmd->table, &id, &gc) == 0) {
 		rows++; /* one that is passed by costs, too */
+		if (cmd->table == STATE_TABLE_BLOCK_GONE && id >= s->meta.floor)
+			break;
 		if (gc.time_ms > cmd->before_ms)
 			;
+		else if (cmd->table == STATE_TABLE_BLOCK_GONE)
+			gc_del(s, cmd->table, id, &rows);
 		else if (cmd->table == STATE_TABLE_GC)
 			whole = walk_file(s, id, &gc, &rows);
 		else if (cmd->table == STATE_TABLE_GC_CUT)

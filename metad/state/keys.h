@@ -32,19 +32,20 @@ enum state_table {
 	STATE_TABLE_DROP = 0x18,        /* disk, block, index, incarnation: a copy that is to be dropped */
 
 	/* 0x20 - 0x2f: sessions, what they hold, and what is left over (docs/FORMATS.md, "Garbage") */
-	STATE_TABLE_GC_CUT = 0x20,   /* inode that lives on: its extents behind an offset go */
-	STATE_TABLE_GC_BLOCK = 0x21, /* block whose reference count has come to 0 */
-	STATE_TABLE_ORPHAN = 0x22,   /* state time, inode: it has lost its last name, and may be open somewhere */
-	STATE_TABLE_SESSION = 0x23,  /* session */
-	STATE_TABLE_LEASE = 0x24,    /* session, inode: what the session has open for writing */
-	STATE_TABLE_XATTR = 0x25,    /* inode, name of the attribute */
-	STATE_TABLE_TAIL = 0x26,     /* inode: the bytes of a file's tail, or a symbolic link's target */
+	STATE_TABLE_GC_CUT = 0x20,     /* inode that lives on: its extents behind an offset go */
+	STATE_TABLE_GC_BLOCK = 0x21,   /* block whose reference count has come to 0 */
+	STATE_TABLE_ORPHAN = 0x22,     /* state time, inode: it has lost its last name, and may be open somewhere */
+	STATE_TABLE_SESSION = 0x23,    /* session */
+	STATE_TABLE_LEASE = 0x24,      /* session, inode: what the session has open for writing */
+	STATE_TABLE_XATTR = 0x25,      /* inode, name of the attribute */
+	STATE_TABLE_TAIL = 0x26,       /* inode: the bytes of a file's tail, or a symbolic link's target */
+	STATE_TABLE_BLOCK_GONE = 0x27, /* block whose row went while the floor was below it */
 
 	/* 0x30 - 0x3f: settings, repair */
-	STATE_TABLE_CONFIG = 0x30, /* name of a setting that is not at its default */
+	STATE_TABLE_CONFIG = 0x30,      /* name of a setting that is not at its default */
 	STATE_TABLE_MAINTENANCE = 0x50, /* server that is expected to be away */
 	STATE_TABLE_RESTORE = 0x51,     /* one row, if the state ever came from a backup */
-	STATE_TABLE_INTENT = 0x31, /* block, index: a rebuild or move under way */
+	STATE_TABLE_INTENT = 0x31,      /* block, index: a rebuild or move under way */
 };
 
 /* A chunk as it lies on some disk. */

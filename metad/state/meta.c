@@ -90,7 +90,6 @@ int state_open(struct state *s, struct kv *kv)
 	memset(s, 0, sizeof(*s));
 	s->kv = kv;
 	s->intents = mem_array(STATE_INTENTS, sizeof(*s->intents));
-	s->drop_gaps = mem_array(LIMIT_DISKS + 1, sizeof(*s->drop_gaps));
 	state__config_open(s);
 	state__dirs_open(s);
 	map_init(&s->sessions);
@@ -119,7 +118,6 @@ void state_close(struct state *s)
 	mem_free(s->servers);
 	mem_free(s->domains);
 	mem_free(s->intents);
-	mem_free(s->drop_gaps);
 	state__dirs_close(s);
 	memset(s, 0, sizeof(*s));
 }

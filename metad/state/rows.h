@@ -177,7 +177,7 @@ struct state_restore {
 	uint64_t time_ms;                /* state time of the last restore */
 };
 
-/* A GC_BLOCK row is a struct state_gc, too. Encoders write at most STATE_ROW_BYTES and return the length. */
+/* GC_BLOCK and BLOCK_GONE rows are a struct state_gc, too. Encoders write at most STATE_ROW_BYTES and return the length. */
 size_t state_restore_encode(const struct state_restore *row, uint8_t out[STATE_ROW_BYTES]);
 int state_restore_decode(struct slice value, struct state_restore *ret_row);
 size_t state_maintenance_encode(uint64_t until_ms, uint8_t out[STATE_ROW_BYTES]);

@@ -66,7 +66,7 @@ struct state_domain {
 	char name[STATE_TEXT_BYTES];
 };
 
-/* Block ids in [from, to): none of them has a drop row. */
+/* Block ids in [from, to): none of them has a row of some kind. */
 struct state_gap {
 	uint64_t from, to;
 };
@@ -93,7 +93,7 @@ struct state {
 	uint8_t session_row[STATE_SESSION_ROW_BYTES]; /* scratch */
 	uint8_t tail_row[1 + LIMIT_TAIL_BYTES];       /* scratch, of tails and attributes */
 
-	struct state_gap *drop_gaps; /* by disk: the one found last */
+	struct state_gap gone_gap; /* of BLOCK_GONE rows: the one found last */
 	struct state_dirs *dirs;
 
 	/* count changes since the process started: caches of status and placement watch them */
@@ -372,6 +372,8 @@ void state__forget_drops(struct state *s, const struct state_cmd_forget_drops *c
 /* One extent fewer names the block; the last one takes its row away and leaves drop rows. Returns the raw bytes that went
  * from the block to drop rows; adds the rows changed to *rows, at most 2 + 2 * LIMIT_WIDTH. Uses s->blocks[0]. */
 uint64_t state__block_unref(struct state *s, uint64_t id, uint64_t *rows);
+/* Has the block's row gone, so that nothing may come under its id again? Asked above the floor. */
+bool state__block_gone(struct state *s, uint64_t id);
 /* A copy that no row names any more; bytes as of state_chunk_bytes, 0: unknown. */
 void state__drop_put(struct state *s, uint32_t disk, const struct state_copy *copy, uint64_t bytes);
 void state__session_open(struct state *s, const struct state_cmd_session_open *cmd, struct state_result *res);
