@@ -85,6 +85,14 @@ uint64_t write_held_pages(const struct client_file *file);
 /* client_close: gives the file up; it goes when nothing of it is in flight. */
 void write_abandon(struct client_file *file);
 
+/*
+ * write_alloc.c: the first block of a file, asked for with its creation. NULL: it must not lie just anywhere, and is asked for later. Free
+ * what is returned (mem_free) when the creation was answered.
+ */
+struct write_allocate;
+struct write_allocate *write_first_ask(struct client *client);
+void write_first_take(struct write_allocate *first, struct write_stream *s, const Craton__AllocateReply *reply);
+
 /* read.c */
 struct read_stream *read_open(struct client_file *file);
 void read_start(struct client_file *file, struct client_op *op);  /* READ, CLOSE, ABORT; frees the file with the last two */

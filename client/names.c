@@ -14,6 +14,7 @@ struct name_call {
 	struct client *client;
 	struct client_op *op;
 	const struct name_kind *kind;
+	struct write_allocate *first; /* create */
 	char path[CR_PATH_MAX], path2[CR_PATH_MAX];
 	Craton__Policy policy;
 	union {
@@ -179,6 +180,10 @@ static int make_create(struct name_call *n)
 	r->hidden = n->op->flags & CR_ATOMIC;
 	r->append = n->op->flags & CR_APPEND;
 	r->now_ns = io_wall_ns(n->client->io);
+	/* With tails it may be small enough to need no block. */
+	if (!r->append && !n->client->tail_bytes)
+		n->first = write_first_ask(n->client);
+	r->allocate = n->first != NULL;
 	return 0;
 }
 
@@ -400,6 +405,8 @@ static void take_create(struct name_call *n, const ProtobufCMessage *msg)
 	file->write = write_open(file, reply->epoch, policy, in->cell_bytes, in->chunk_bytes);
 	if (n->op->flags & CR_APPEND && file->attr.size)
 		write_continue(file, reply->tail_offset, &reply->tail);
+	if (n->first && reply->allocated)
+		write_first_take(n->first, file->write, reply->allocated);
 }
 
 static void take_readdir(struct name_call *n, const ProtobufCMessage *msg)
@@ -604,6 +611,7 @@ static void name_end(struct name_call *n)
 	struct client *client = n->client;
 	struct client_op *op = n->op;
 
+	mem_free(n->first);
 	mem_free(n);
 	client_finish(client, op);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write_alloc: blocks for a file being written, asked for ahead of need. Invariant: an allocation is used only while it is young enough to
- * be committed, and only if it was made for the servers as they are: after one of them failed or came back all are thrown away.
+ * write_alloc: blocks for a file being written, asked for ahead of need, the first one with the file's creation. Invariant: an allocation
+ * is used only while it is young enough to be committed, and only if it was made for the servers as they are: after one of them failed or
+ * came back all are thrown away.
  */
 #include "client/write.h"
 
@@ -77,6 +78,26 @@ static bool avoided_in_vain(const struct write_allocate *a)
 	return false;
 }
 
+static void take_blocks(struct write_allocate *a, const Craton__AllocateReply *reply)
+{
+	struct write_stream *s = a->stream;
+	bool useless;
+
+	disks_learn(&s->client->disks, reply->disks, reply->n_disks);
+	/* Asked for again: the list of the avoided has become shorter. */
+	useless = avoided_in_vain(a);
+	for (size_t i = 0; i < reply->n_blocks && !useless && i < a->request.count; i++) {
+		struct write_alloc *alloc = take_allocation(s, reply->blocks[i], a);
+
+		if (!alloc)
+			break;
+		list_push_back(&s->allocs, &alloc->link);
+		s->alloc_count++;
+	}
+	if (s->alloc_count == 0 && !useless)
+		write_fail(s, ERR_PROTO, "write %s: malformed allocation by metad", s->path);
+}
+
 static void allocate_done(struct session_call *call, int status, const ProtobufCMessage *msg)
 {
 	struct write_allocate *a = CONTAINER_OF(call, struct write_allocate, call);
@@ -84,25 +105,10 @@ static void allocate_done(struct session_call *call, int status, const ProtobufC
 	const Craton__AllocateReply *reply = (const Craton__AllocateReply *)msg;
 
 	s->allocate = NULL;
-	if (status < 0 || !reply) {
+	if (status < 0 || !reply)
 		allocate_failed(s, status < 0 ? status : ERR_PROTO, reply);
-	} else {
-		bool useless;
-
-		disks_learn(&s->client->disks, reply->disks, reply->n_disks);
-		/* Asked for again: the list of the avoided has become shorter. */
-		useless = avoided_in_vain(a);
-		for (size_t i = 0; i < reply->n_blocks && !useless && i < a->request.count; i++) {
-			struct write_alloc *alloc = take_allocation(s, reply->blocks[i], a);
-
-			if (!alloc)
-				break;
-			list_push_back(&s->allocs, &alloc->link);
-			s->alloc_count++;
-		}
-		if (s->alloc_count == 0 && !useless)
-			write_fail(s, ERR_PROTO, "write %s: malformed allocation by metad", s->path);
-	}
+	else
+		take_blocks(a, reply);
 	mem_free(a);
 	write_kick(s);
 }
@@ -127,6 +133,32 @@ static void choose_avoid(struct write_allocate *a, struct disks *disks)
 	r->n_slow_disks = disks_slow_list(disks, a->slow, ARRAY_COUNT(a->slow));
 }
 
+static struct write_allocate *allocate_new(struct client *client, uint32_t count)
+{
+	struct write_allocate *a = MEM_NEW(struct write_allocate);
+
+	a->asked_ns = io_now_ns(client->io);
+	craton__allocate_request__init(&a->request);
+	a->request.count = count;
+	return a;
+}
+
+struct write_allocate *write_first_ask(struct client *client)
+{
+	uint32_t any;
+
+	/* Avoided disks are named in a request of its own. */
+	return disks_avoid_list(&client->disks, &any, 1) || disks_slow_list(&client->disks, &any, 1)
+		? NULL
+		: allocate_new(client, 1);
+}
+
+void write_first_take(struct write_allocate *a, struct write_stream *s, const Craton__AllocateReply *reply)
+{
+	a->stream = s;
+	take_blocks(a, reply);
+}
+
 void write_alloc_ask(struct write_stream *s, uint32_t count)
 {
 	struct write_allocate *a;
@@ -134,14 +166,11 @@ void write_alloc_ask(struct write_stream *s, uint32_t count)
 
 	if (s->allocate)
 		return;
-	a = MEM_NEW(struct write_allocate);
+	a = allocate_new(s->client, count);
 	a->stream = s;
-	a->asked_ns = io_now_ns(s->client->io);
 	r = &a->request;
-	craton__allocate_request__init(r);
 	r->inode = s->inode;
 	r->epoch = s->epoch;
-	r->count = count;
 	r->chunk_bytes = s->chunk_bytes;
 	r->cell_bytes = s->cell_bytes;
 	choose_avoid(a, &s->client->disks);

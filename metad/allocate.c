@@ -202,41 +202,51 @@ static int check_request(
 	return 0;
 }
 
-void metad__allocate(void *ctx, struct rpc_req *req)
+int metad__allocate_blocks(
+	struct metad *md, const Craton__AllocateRequest *msg, Craton__AllocateReply *reply, Craton__Policy *policy)
 {
-	struct metad *md = metad__of(ctx);
-	const Craton__AllocateRequest *msg = (const Craton__AllocateRequest *)req->msg;
-	Craton__AllocateReply reply = CRATON__ALLOCATE_REPLY__INIT;
-	Craton__Policy policy;
 	struct place_result places[LIMIT_ALLOCATE_BLOCKS];
 	struct state_inode *inode = &md->scratch->inode;
 	struct alloc_job job = {.md = md, .msg = msg};
 	int status;
 
-	if (metad__gate(md, req) || metad__refuse_growth(md, req))
-		return;
 	metad__note_slow(md, msg->slow_disks, msg->n_slow_disks);
 	inode->policy = (struct state_policy){0};
 	status = check_request(md, msg, inode, &job.chunk_bytes);
 	if (!status) {
 		job.policy = ec_policy_by_id(inode->policy.id);
 		job.expires_ms = metad__now_ms(md) + LIMIT_TOKEN_LIFE_MS;
-		metad__wire_policy(&inode->policy, &policy);
+		metad__wire_policy(&inode->policy, policy);
 		if (msg->cell_bytes)
-			policy.cell_bytes = msg->cell_bytes;
-		reply.policy = &policy;
+			policy->cell_bytes = msg->cell_bytes;
+		reply->policy = policy;
 		job.candidate_count = metad__candidates(md, job.chunk_bytes, msg->avoid_disks, msg->n_avoid_disks);
 	}
 	for (uint32_t i = 0; i < msg->count && !status; i++) {
 		status = place_choose(
 			md->candidates, job.candidate_count, job.policy->k, job.policy->m, &md->rng, &places[i]);
 		if (status) {
-			reply.missing_domains = places[i].missing_domains;
-			status = placement_error(&job, reply.missing_domains);
+			reply->missing_domains = places[i].missing_domains;
+			status = placement_error(&job, reply->missing_domains);
 		}
 	}
 	if (!status)
-		status = fill(&job, &reply, places, msg->count);
+		status = fill(&job, reply, places, msg->count);
+	reply->state_time_ms = metad__now_ms(md);
+	return status;
+}
+
+void metad__allocate(void *ctx, struct rpc_req *req)
+{
+	struct metad *md = metad__of(ctx);
+	const Craton__AllocateRequest *msg = (const Craton__AllocateRequest *)req->msg;
+	Craton__AllocateReply reply = CRATON__ALLOCATE_REPLY__INIT;
+	Craton__Policy policy;
+	int status;
+
+	if (metad__gate(md, req) || metad__refuse_growth(md, req))
+		return;
+	status = metad__allocate_blocks(md, msg, &reply, &policy);
 	if (status == ERR_AGAIN) {
 		if (ask_for_range(md))
 			metad__wait(&md->range.waiting, req);
@@ -244,6 +254,5 @@ void metad__allocate(void *ctx, struct rpc_req *req)
 			rpc_reply_status(req, ERR_OVERLOADED);
 		return;
 	}
-	reply.state_time_ms = metad__now_ms(md);
 	rpc_reply(req, &(struct rpc_reply){.status = status, .msg = &reply.base});
 }

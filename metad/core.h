@@ -351,6 +351,9 @@ bool metad__path_good(struct rpc_req *req, const ProtobufCBinaryData *path); /* 
 
 /* allocate.c */
 void metad__allocate(void *ctx, struct rpc_req *req);
+/* The blocks that `msg` asks for; the reply points into scratch memory and to *policy. ERR_AGAIN: no ids just now. */
+int metad__allocate_blocks(
+	struct metad *md, const Craton__AllocateRequest *msg, Craton__AllocateReply *reply, Craton__Policy *policy);
 /* Candidates for chunks of that size under md->candidates; how many distinct domains may take one is up to place.h. */
 size_t metad__candidates(struct metad *md, uint64_t chunk_bytes, const uint32_t *avoid, size_t avoid_count);
 void metad__fail_waiting(struct list *list, int status);

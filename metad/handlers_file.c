@@ -28,10 +28,24 @@ static int wire_tail(struct metad *md, uint64_t inode, Craton__CreateReply *repl
 	return code;
 }
 
+/* False: it cannot be had just now. Why, the writer hears when he asks for it himself. */
+static bool first_block(
+	struct metad *md, const struct state_result *res, Craton__AllocateReply *reply, Craton__Policy *policy)
+{
+	Craton__AllocateRequest one = CRATON__ALLOCATE_REQUEST__INIT;
+
+	one.inode = res->attr.inode;
+	one.epoch = res->epoch;
+	one.count = 1;
+	return metad__allocate_blocks(md, &one, reply, policy) == 0;
+}
+
 static void on_created(struct metad *md, void *arg, int status, const struct state_result *res)
 {
+	const struct rpc_req *req = arg;
 	Craton__CreateReply reply = CRATON__CREATE_REPLY__INIT;
-	Craton__Policy policy;
+	Craton__AllocateReply blocks = CRATON__ALLOCATE_REPLY__INIT;
+	Craton__Policy policy, of_blocks;
 	Craton__Attr attr;
 
 	if (!status) {
@@ -42,6 +56,8 @@ static void on_created(struct metad *md, void *arg, int status, const struct sta
 		reply.epoch = res->epoch;
 		status = wire_tail(md, res->attr.inode, &reply);
 	}
+	if (!status && req->user && first_block(md, res, &blocks, &of_blocks))
+		reply.allocated = &blocks;
 	rpc_reply(arg, &(struct rpc_reply){.status = status, .msg = status ? NULL : &reply.base});
 }
 
@@ -58,6 +74,7 @@ void metad__create(void *ctx, struct rpc_req *req)
 		rpc_reply_status(req, code);
 		return;
 	}
+	req->user = msg->allocate && !msg->append ? md : NULL; /* the message is gone when the answer is made */
 	md->cmd.type = msg->append ? STATE_CMD_OPEN_WRITE : STATE_CMD_CREATE;
 	md->cmd.create = (struct state_cmd_create){
 		.at = metad__path(msg->parent, &msg->path),

@@ -407,6 +407,44 @@ START_TEST(test_allocate)
 }
 END_TEST
 
+/* A file is made and gets its first block in one request; what is not to be had then is left out, and its name is there all the same. */
+START_TEST(test_create_with_first_block)
+{
+	Craton__CreateRequest req = CRATON__CREATE_REQUEST__INIT;
+	const Craton__CreateReply *reply;
+	uint64_t inode, epoch, first;
+
+	metad_bed_open_sim(b, 16);
+	req.parent = INODE_ROOT;
+	req.path = bed_text("f");
+	req.mode = 0644;
+	req.allocate = true;
+	ck_assert_int_eq(bed_call(b, &rpc_metad_create, &req.base), 0);
+	ck_assert_ptr_null(((const Craton__CreateReply *)b->reply)->allocated); /* there are no disks */
+	bed_register_all(b, 8);
+	bed_beat_all(b, 8);
+	ck_assert_int_eq(bed_open_file(b, "ids", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0); /* there is a range of ids */
+	first = ((Craton__AllocateReply *)b->reply)->blocks[0]->block;
+
+	req.path = bed_text("g");
+	ck_assert_int_eq(bed_call(b, &rpc_metad_create, &req.base), 0);
+	reply = (const Craton__CreateReply *)b->reply;
+	ck_assert_ptr_nonnull(reply->allocated);
+	ck_assert_uint_eq(reply->allocated->n_blocks, 1);
+	ck_assert_uint_gt(reply->allocated->blocks[0]->block, first);
+	check_tokens(reply->allocated);
+	for (size_t j = 0; j < 6; j++)
+		ck_assert_uint_ne(reply->allocated->blocks[0]->targets[j]->disk, 0);
+	ck_assert_uint_eq(reply->allocated->n_disks, 8);
+
+	req.append = true; /* it may have a tail, and room in no block yet */
+	ck_assert_int_eq(bed_call(b, &rpc_metad_create, &req.base), 0);
+	ck_assert_ptr_null(((const Craton__CreateReply *)b->reply)->allocated);
+	metad_bed_close(b);
+}
+END_TEST
+
 static const Craton__LayoutReply *layout(uint64_t inode, uint64_t offset, uint64_t length)
 {
 	Craton__LayoutRequest req = CRATON__LAYOUT_REQUEST__INIT;
@@ -714,7 +752,8 @@ START_TEST(test_token_keys_roll_by_the_day)
 END_TEST
 
 UNIT_MAIN("metad", test_names, test_names_on_a_real_loop, test_policy_and_attributes, test_registration,
-	test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name, test_copied_server, test_server_moves_after_silence, test_allocate,
-	test_write_and_layout, test_receipts_of_an_older_generation_do_not_count,
-	test_forged_receipts_of_the_next_generation, test_status, test_crowded_by_the_domains_of_today,
-	test_another_cluster_is_refused, test_stops_when_the_log_fails, test_token_keys_roll_by_the_day)
+	test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name, test_copied_server,
+	test_server_moves_after_silence, test_allocate, test_create_with_first_block, test_write_and_layout,
+	test_receipts_of_an_older_generation_do_not_count, test_forged_receipts_of_the_next_generation, test_status,
+	test_crowded_by_the_domains_of_today, test_another_cluster_is_refused, test_stops_when_the_log_fails,
+	test_token_keys_roll_by_the_day)
