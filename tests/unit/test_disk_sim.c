@@ -318,6 +318,46 @@ static void put_one(struct bed *b, uint64_t block, uint32_t len)
 	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 10 * SECOND_NS));
 }
 
+static void bed_open_run(void *ctx)
+{
+	bed_open(ctx);
+}
+
+/*
+ * The daemon is killed at each sync of its first start in turn: what it wrote is seen and not durable. The next life goes on from that and
+ * seals a chunk; when power fails then, the disk and the chunk are there.
+ */
+START_TEST(test_killed_at_syncs_of_the_first_start)
+{
+	uint64_t nth = 0;
+	bool is_open;
+
+	do {
+		struct bed *b = MEM_NEW(struct bed);
+
+		b->log = (struct log){.min_level = LOG_ERROR, .write = no_log, .name = "test"};
+		b->sim = sim_new(&(struct sim_options){.seed = 70});
+		b->host = sim_host_add(b->sim, "chunkd-1", DISK_MIB * MIB);
+		ck_assert_int_eq(io_mkdir(b->host, "/disk", 0700), 0);
+		ck_assert_int_eq(io_sync_dir(b->host, "/"), 0);
+		sim_set_loss(b->host, SIM_LOSS_NONE);
+		sim_stop_at_sync(b->host, ++nth, NULL, NULL);
+		is_open = sim_try(b->sim, bed_open_run, b);
+		sim_stop_at_sync(b->host, 0, NULL, NULL);
+		crash_and_restart(b);
+		sim_set_loss(b->host, SIM_LOSS_ALL);
+		b->next_block = 2;
+		put_one(b, 1, 1000);
+		ck_assert_int_eq(b->seal_count, 1);
+		crash_and_restart(b);
+		check_all(b);
+		sim_free(b->sim);
+		mem_free(b);
+	} while (!is_open);
+	ck_assert_uint_gt(nth, 6);
+}
+END_TEST
+
 /* A sync that fails while a segment is made fails the disk, and leaves nothing that the next start trips over. */
 START_TEST(test_failed_sync_of_a_new_segment)
 {
@@ -551,7 +591,5 @@ END_TEST
 
 UNIT_MAIN("disk_sim", test_crashes_at_random_points, test_crashes_at_more_points,
 	test_failed_writes_and_syncs_fail_the_disk, test_full, test_refused_index, test_sequences_only_rise,
-	test_idle_uploads_are_dropped,
-	test_failed_sync_of_a_new_segment, test_many_readers_with_lists,
-	test_small_buffers_leave_room_for_large,
-	test_same_seed_same_events)
+	test_idle_uploads_are_dropped, test_killed_at_syncs_of_the_first_start, test_failed_sync_of_a_new_segment,
+	test_many_readers_with_lists, test_small_buffers_leave_room_for_large, test_same_seed_same_events)

@@ -327,6 +327,48 @@ START_TEST(test_trim_index_after_a_failed_sync)
 }
 END_TEST
 
+static void open_sim_run(void *ctx)
+{
+	uint64_t applied;
+
+	(void)open_sim_kv(ctx, &applied);
+}
+
+/* The process is killed at each sync of its first start in turn: the table that is seen then is durable before the log behind it goes. */
+START_TEST(test_killed_at_syncs_of_the_first_start)
+{
+	uint64_t nth = 0, applied, trim;
+	bool is_open;
+
+	do {
+		struct sim *sim = sim_new(&(struct sim_options){.seed = 5});
+		struct io *host = sim_host_add(sim, "host", 64 << 20);
+		struct kv *kv;
+
+		ck_assert_int_eq(io_mkdir(host, "/kv", 0700), 0);
+		ck_assert_int_eq(io_sync_dir(host, "/"), 0);
+		sim_set_loss(host, SIM_LOSS_NONE);
+		sim_stop_at_sync(host, ++nth, NULL, NULL);
+		is_open = sim_try(sim, open_sim_run, host);
+		sim_stop_at_sync(host, 0, NULL, NULL);
+		sim_host_crash(host);
+		sim_host_restart(host);
+		kv = open_sim_kv(host, &applied);
+		ck_assert_int_eq(settle_one(kv, applied + 1), 0);
+		trim = kv_trim_index(kv);
+		ck_assert_uint_eq(trim, 1);
+		sim_set_loss(host, SIM_LOSS_ALL);
+		sim_host_crash(host);
+		sim_host_restart(host);
+		kv = open_sim_kv(host, &applied);
+		ck_assert_uint_ge(applied, trim);
+		kv_abandon(kv);
+		sim_free(sim);
+	} while (!is_open);
+	ck_assert_uint_gt(nth, 2);
+}
+END_TEST
+
 START_TEST(test_bounds_and_pressure)
 {
 	static uint8_t key[LIMIT_KEY_BYTES], value[LIMIT_VALUE_BYTES];
@@ -659,5 +701,5 @@ START_TEST(test_snapshot)
 END_TEST
 
 UNIT_MAIN("kv", test_example, test_snapshot, test_against_a_model, test_trim_index, test_trim_index_after_a_failed_sync,
-	test_bounds_and_pressure, test_damaged_value, test_in_use, test_bad_files,
-	test_reads_go_on_after_a_failed_commit, test_full)
+	test_killed_at_syncs_of_the_first_start, test_bounds_and_pressure, test_damaged_value, test_in_use,
+	test_bad_files, test_reads_go_on_after_a_failed_commit, test_full)
