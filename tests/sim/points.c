@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * points: see the header. The store that lives on is the parent of all copies; a copy is made inside the very sync (run.h: `synced`),
- * which in the copy does not take place.
+ * which in the copy does not take place. The same life is run once before without copies, to know how many syncs there will be to try.
  */
 #include "tests/sim/points.h"
 
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "common/base/check.h"
 #include "tests/sim/run.h"
@@ -21,7 +22,9 @@ enum {
 	OPS_AFTER = 60,    /* of the clients, after the crash */
 	AGAIN_MAX = 6,     /* syncs after the first crash, at one of which the second comes */
 	COPY_LIMIT_S = 60, /* of real time */
-	COPIES = 2,        /* at once */
+	COPIES_MAX = 16,   /* at once; as a rule one for each processor */
+	WAYS = 4,          /* to lose power at one sync */
+	TELL_S = 10,       /* how often it is told how far it is */
 	FAILED_MAX = 8,    /* then it is clear enough */
 };
 
@@ -37,15 +40,18 @@ struct points {
 	size_t count;
 	struct rng rng;
 	bool is_copy;
-	unsigned node;  /* a copy: of the daemon that was stopped */
-	unsigned again; /* at so many of its syncs from then on its power fails, too; 0: it does not */
+	unsigned node;               /* a copy: of the daemon that was stopped */
+	unsigned again;              /* at so many of its syncs from then on its power fails, too; 0: it does not */
 	char what[LABEL_BYTES + 64]; /* a copy: where it went another way */
 	struct {
 		pid_t pid;
 		struct sync_kind *kind;
-	} copies[COPIES];
-	unsigned copy_count; /* under way */
+	} copies[COPIES_MAX];
+	unsigned copy_count, copies_most; /* under way */
 	uint64_t failed;
+	bool counting;          /* nothing is tried: how many syncs will be? */
+	uint64_t points, total; /* syncs that were tried, and will have been */
+	time_t begin_s, told_s;
 };
 
 static void make_label(char label[LABEL_BYTES], bool is_metad, enum sim_sync kind, const char *path)
@@ -102,7 +108,7 @@ static bool copy(struct points *p, struct sync_kind *kind)
 {
 	pid_t pid;
 
-	while (p->copy_count == COPIES)
+	while (p->copy_count == p->copies_most)
 		wait_for_copy(p);
 	fflush(stdout);
 	pid = fork();
@@ -125,13 +131,34 @@ static bool is_chosen(struct points *p, const struct sync_kind *kind, unsigned n
 	return kind->seen <= FIRST || (kind->seen & (kind->seen - 1)) == 0 || rng_chance(&p->rng, 1, ONE_IN);
 }
 
+static time_t real_s(void)
+{
+	struct timespec t;
+
+	CHECK(clock_gettime(CLOCK_MONOTONIC, &t) == 0);
+	return t.tv_sec;
+}
+
+static void tell(struct points *p)
+{
+	uint64_t took_s = (uint64_t)(real_s() - p->begin_s);
+
+	if (real_s() - p->told_s < TELL_S)
+		return;
+	p->told_s = real_s();
+	fprintf(stderr, "%llu of %llu syncs tried, %llu crashes failed, %llu s; about %llu s to go\n",
+		(unsigned long long)p->points, (unsigned long long)p->total, (unsigned long long)p->failed,
+		(unsigned long long)took_s,
+		(unsigned long long)(p->points ? took_s * (p->total - p->points) / p->points : 0));
+}
+
 static void synced(void *ctx, struct cluster *c, unsigned node, enum sim_sync sort, const char *path)
 {
 	static const struct {
 		const char *name;
 		enum sim_loss loss;
 		bool twice;
-	} ways[] = {
+	} ways[WAYS] = {
 		{"lost", SIM_LOSS_ALL, false},
 		{"torn", SIM_LOSS_TORN, false},
 		{"the daemon killed", SIM_LOSS_NONE, false},
@@ -152,10 +179,17 @@ static void synced(void *ctx, struct cluster *c, unsigned node, enum sim_sync so
 	kind->seen++;
 	if (!is_chosen(p, kind, node))
 		return;
-	for (size_t i = 0; i < ARRAY_COUNT(ways); i++) {
+	if (p->counting) {
+		p->total++;
+		return;
+	}
+	p->points++;
+	tell(p);
+	for (size_t i = 0; i < WAYS; i++) {
 		if (!copy(p, kind))
 			continue;
-		snprintf(p->what, sizeof(p->what), "%s no. %llu, %s", label, (unsigned long long)kind->seen, ways[i].name);
+		snprintf(p->what, sizeof(p->what), "%s no. %llu, %s", label, (unsigned long long)kind->seen,
+			ways[i].name);
 		p->node = node;
 		p->again = ways[i].twice ? 1 + (unsigned)(kind->seen % AGAIN_MAX) : 0;
 		sim_set_loss(c->nodes[node].io, ways[i].loss);
@@ -181,10 +215,22 @@ static int conclude(const struct points *p, const struct run_result *r)
 		failed += k->failed;
 	}
 	if (p->o->json)
-		printf("{\"operations\": %llu, \"syncs\": %llu, \"kinds\": %zu, \"crashes\": %llu, \"failed\": %llu}\n",
+		printf("{\"operations\": %llu, \"syncs\": %llu, \"kinds\": %zu, \"points\": %llu, \"crashes\": %llu, \"failed\": %llu}\n",
 			(unsigned long long)r->counts[RUN_operations], (unsigned long long)seen, p->count,
-			(unsigned long long)tried, (unsigned long long)failed);
+			(unsigned long long)p->points, (unsigned long long)tried, (unsigned long long)failed);
 	return r->ok && tried && !failed ? 0 : 1;
+}
+
+static void count_points(struct points *p, const struct run_options *o)
+{
+	struct run_result r;
+
+	p->counting = true;
+	rng_init(&p->rng, o->seed);
+	run_seed(o, &r);
+	p->counting = false;
+	p->count = 0;
+	memset(p->kinds, 0, sizeof(p->kinds));
 }
 
 int points_run(const struct points_options *options)
@@ -196,7 +242,12 @@ int points_run(const struct points_options *options)
 	struct run_result r;
 
 	p->o = options;
+	p->copies_most = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+	if (p->copies_most > COPIES_MAX)
+		p->copies_most = COPIES_MAX;
+	count_points(p, &o);
 	rng_init(&p->rng, options->seed);
+	p->begin_s = p->told_s = real_s();
 	run_seed(&o, &r);
 	if (p->is_copy) {
 		if (!r.ok)
