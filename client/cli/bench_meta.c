@@ -327,9 +327,7 @@ static void report(const struct bench_meta *b, const struct bench_meta_results *
 		}
 		return;
 	}
-	buf_init(&out, 16 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_u64(&j, "files", b->files);
 	json_u64(&j, "clients", b->clients);
 	json_u64(&j, "inflight", b->in_flight);
@@ -347,9 +345,7 @@ static void report(const struct bench_meta *b, const struct bench_meta_results *
 		load_json(&j, "allocate", &r->allocate);
 		load_json(&j, "commit", &r->commit);
 	}
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 static void peer_closed(void *ctx)

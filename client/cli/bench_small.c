@@ -492,15 +492,11 @@ static void report(const struct bench_run *b, const char *name)
 		load_print(name, &b->result);
 		return;
 	}
-	buf_init(&out, 16 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_u64(&j, "bytes", b->options->bytes);
 	json_u64(&j, "inflight", b->options->in_flight);
 	load_json(&j, name, &b->result);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 static int run(struct cli *cli, const struct bench_small_options *options, const char *name, int (*measure)(struct bench_run *b, struct err *err))

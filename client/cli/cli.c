@@ -9,7 +9,7 @@
 
 #include "common/base/mem.h"
 
-enum { CLI_LINE_BYTES = 1024 };
+enum { CLI_LINE_BYTES = 1024, CLI_JSON_BYTES = 64 << 10 };
 
 static void complain(const struct cli *cli, const char *fmt, va_list ap)
 {
@@ -23,13 +23,9 @@ static void complain(const struct cli *cli, const char *fmt, va_list ap)
 	mem_free(shown);
 	if (!cli->json)
 		return;
-	buf_init(&out, 64 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_str(&j, "error", line);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 int cli_fail(const struct cli *cli, const char *fmt, ...)
@@ -69,6 +65,20 @@ void cli_print_json(struct buf *out)
 	fputc('\n', stdout);
 	fflush(stdout);
 	buf_clear(out);
+}
+
+void cli_json_begin(struct buf *out, struct json *j)
+{
+	buf_init(out, CLI_JSON_BYTES);
+	json_init(j, out);
+	json_object(j, NULL);
+}
+
+void cli_json_end(struct buf *out, struct json *j)
+{
+	json_end_object(j);
+	cli_print_json(out);
+	buf_fini(out);
 }
 
 void cli_format_mode(uint32_t mode, char ret_text[10])

@@ -70,6 +70,9 @@ int cli_usage(const struct cli *cli, const char *fmt, ...) __attribute__((format
 /* Connects cli->store; 0 or an exit code, the line already printed. */
 int cli_connect(struct cli *cli);
 
+/* The answer of a command: an object that is filled by json_* and then printed as one line on stdout. */
+void cli_json_begin(struct buf *out, struct json *j);
+void cli_json_end(struct buf *out, struct json *j);
 /* One JSON line on stdout from what `out` holds, and empties it. */
 void cli_print_json(struct buf *out);
 

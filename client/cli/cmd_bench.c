@@ -127,16 +127,12 @@ static int run_floor(struct cli *cli, const char *dir)
 		bench_print("rebuild", &floor.rebuild);
 		return CLI_OK;
 	}
-	buf_init(&out, 16 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	bench_json(&j, "put", &floor.put);
 	bench_json(&j, "rewrite", &floor.rewrite);
 	bench_json(&j, "get", &floor.get);
 	bench_json(&j, "rebuild", &floor.rebuild);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 	return CLI_OK;
 }
 
@@ -181,16 +177,12 @@ static void report(const struct cli *cli, const char *what, const struct bench_r
 		       (unsigned long long)(after->peak_bytes >> 20));
 		return;
 	}
-	buf_init(&out, 16 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	bench_json(&j, NULL, r);
 	json_u64(&j, "daemons_counted", after->count);
 	json_u64(&j, "client_peak_bytes", self_peak);
 	json_u64(&j, "chunkd_peak_bytes", after->peak_bytes);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 static int run_store(struct cli *cli, bool get)
@@ -254,14 +246,10 @@ static int run_latency(struct cli *cli)
 		latency_print("get", &get);
 		return CLI_OK;
 	}
-	buf_init(&out, 16 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	latency_json(&j, "put", &put);
 	latency_json(&j, "get", &get);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 	return CLI_OK;
 }
 

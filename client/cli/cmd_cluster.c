@@ -60,15 +60,11 @@ static void print_done(const struct cli *cli, const char *cluster, const char *c
 		       conf, secret);
 		return;
 	}
-	buf_init(&out, 16 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_str(&j, "cluster", cluster);
 	json_str(&j, "config", conf);
 	json_str(&j, "secret", secret);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 /* The configuration last: where it is, all is. */

@@ -41,18 +41,14 @@ static void print_info(const struct cli *cli, const char *dest, const struct cr_
 		       info->shard_count, id);
 		return;
 	}
-	buf_init(&out, 16 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_str(&j, "path", dest);
 	json_u64(&j, "bytes", info->total_bytes);
 	json_u64(&j, "files", info->file_count);
 	json_u64(&j, "shards", info->shard_count);
 	json_u64(&j, "shard_bytes", info->shard_bytes);
 	json_str(&j, "id", id);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 static int pack(struct cli *cli)

@@ -15,18 +15,14 @@ static void print_json(const struct cr_df *df)
 	struct buf out;
 	struct json j;
 
-	buf_init(&out, 4096);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_u64(&j, "total_bytes", df->total_bytes);
 	json_u64(&j, "free_bytes", df->free_bytes);
 	json_u64(&j, "pending_bytes", df->pending_bytes);
 	json_u64(&j, "files", df->file_count);
 	json_u64(&j, "directories", df->dir_count);
 	json_u64(&j, "file_bytes", df->file_bytes);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 static int run(struct cli *cli)

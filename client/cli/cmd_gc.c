@@ -16,9 +16,7 @@ static void print_json(const struct cr_gc *gc)
 	struct buf out;
 	struct json j;
 
-	buf_init(&out, 4096);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_u64(&j, "pending_bytes", gc->pending_bytes);
 	json_u64(&j, "files_waiting", gc->files_waiting);
 	json_u64(&j, "copies_waiting", gc->copies_waiting);
@@ -32,9 +30,7 @@ static void print_json(const struct cr_gc *gc)
 	json_u64(&j, "missing_found", gc->missing_found);
 	json_u64(&j, "inventories", gc->inventories);
 	json_u64(&j, "inventories_refused", gc->inventories_refused);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 static void print_text(const struct cr_gc *gc)

@@ -76,15 +76,11 @@ static void up_json(const struct local *local, uint64_t started)
 	struct buf out;
 	struct json j;
 
-	buf_init(&out, 64 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_place(&j, local);
 	json_u64(&j, "started", started);
 	json_u64(&j, "daemons", local_daemon_count(local));
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 static int up(struct cli *cli, const char *dir, const char *word)

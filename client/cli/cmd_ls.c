@@ -26,14 +26,10 @@ static void print_entry(const struct cli *cli, const char *path, const struct cr
 	struct json j;
 
 	if (cli->json) {
-		buf_init(&out, 64 << 10);
-		json_init(&j, &out);
-		json_object(&j, NULL);
+		cli_json_begin(&out, &j);
 		json_str(&j, "name", path);
 		cli_stat_json(&j, st);
-		json_end_object(&j);
-		cli_print_json(&out);
-		buf_fini(&out);
+		cli_json_end(&out, &j);
 		return;
 	}
 	name = cli_printable(path);

@@ -22,14 +22,10 @@ static int show(struct cli *cli, const char *path)
 		printf("%s\n", name);
 		return CLI_OK;
 	}
-	buf_init(&out, 16 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_str(&j, "path", path);
 	json_str(&j, "policy", name);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 	return CLI_OK;
 }
 

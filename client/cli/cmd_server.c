@@ -21,14 +21,10 @@ static void print_json(const char *server, uint64_t for_ms)
 	struct buf out;
 	struct json j;
 
-	buf_init(&out, 16 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_str(&j, "server", server);
 	json_u64(&j, "for_ms", for_ms);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 static int run(struct cli *cli)

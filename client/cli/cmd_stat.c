@@ -16,16 +16,12 @@ static void print_json(const char *path, const struct cr_stat *st, const char *t
 	struct buf out;
 	struct json j;
 
-	buf_init(&out, 64 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_str(&j, "path", path);
 	cli_stat_json(&j, st);
 	if (st->type == CR_TYPE_SYMLINK)
 		json_str(&j, "target", target);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 }
 
 static void print_text(const char *path, const struct cr_stat *st, const char *target)

@@ -85,13 +85,9 @@ static int say(const struct cli *cli, const char *program, int exit_code, const 
 		printf("%s\n", text);
 		return CLI_OK;
 	}
-	buf_init(&out, 64 << 10);
-	json_init(&j, &out);
-	json_object(&j, NULL);
+	cli_json_begin(&out, &j);
 	json_str(&j, "text", text);
-	json_end_object(&j);
-	cli_print_json(&out);
-	buf_fini(&out);
+	cli_json_end(&out, &j);
 	return CLI_OK;
 }
 
