@@ -49,6 +49,7 @@ struct index {
 	uint32_t in_flight;
 	struct io_turn_hook hook;
 	uint64_t count, sequence;
+	uint64_t greatest_block; /* of all rows: what is put is mostly of a later one, and need not be looked for */
 	void (*closed)(void *ctx);
 	void *closed_ctx;
 };
@@ -189,7 +190,7 @@ static void apply_change(void *ctx, const struct index_record_change *c)
 {
 	struct applying *a = ctx;
 	struct slice old;
-	bool had = kv_get(a->kv, c->key, &old) == 0;
+	bool had = (c->drop || c->row.copy.block <= a->index->greatest_block) && kv_get(a->kv, c->key, &old) == 0;
 
 	if (c->drop) {
 		kv_del(a->kv, c->key);
@@ -198,6 +199,8 @@ static void apply_change(void *ctx, const struct index_record_change *c)
 	}
 	kv_put(a->kv, c->key, c->value);
 	a->index->count += !had;
+	if (c->row.copy.block > a->index->greatest_block)
+		a->index->greatest_block = c->row.copy.block;
 	if (c->row.sequence > a->sequence)
 		a->sequence = c->row.sequence;
 }
@@ -309,6 +312,8 @@ int index_get(struct index *index, const struct copy_id *copy, struct index_row 
 	struct slice value;
 	int rc;
 
+	if (copy->block > index->greatest_block)
+		return ERR_NOENT;
 	index_key_encode(copy, key);
 	rc = kv_get(journal_kv(index->journal), slice_of(key, sizeof(key)), &value);
 	if (rc < 0)
@@ -381,6 +386,7 @@ static int scan(struct index *index, struct err *err)
 		if (rc < 0)
 			break;
 		index->count++;
+		index->greatest_block = row.copy.block; /* rows come in order of their blocks */
 	}
 	kv_scan_end(&s);
 	index->sequence = stored_sequence(kv) + journal_epoch(index->journal) * INDEX_SEQUENCE_GAP;
