@@ -141,6 +141,8 @@ static inline void metad_bed_start(struct metad_bed *bed)
 	bed->options.listen.port = o.addr.port;
 	if (!bed->peer)
 		bed->peer = rpc_peer_new(bed->client_io, &o);
+	else /* whether it has noticed yet that the last one went is no matter of these tests */
+		rpc_peer_reset(bed->peer, ERR_CONNRESET);
 }
 
 static inline void metad_bed_stop(struct metad_bed *bed)
