@@ -2,7 +2,8 @@
 /*
  * sim_impl: what the files of the simulator share. Private to common/io.
  *
- * sim.c       events, turns, operations, crash, hash and transcript
+ * sim.c       events, turns, operations, hash and transcript
+ * sim_host.c  a machine: descriptors, clocks, memory, boot and crash
  * sim_fault.c what goes wrong on purpose
  * sim_net.c   connections
  * sim_disk.c  the bytes of files: what is visible, what is durable, what a crash leaves
@@ -146,9 +147,21 @@ void sim__op_later(
 	struct sim_host *host, struct io_op *op, uint64_t at_ns, void (*run)(struct sim *, struct sim_event *));
 /* One event for hash and transcript. host may be NULL. */
 void sim__log(struct sim *sim, const struct sim_host *host, const char *what, int64_t a, int64_t result, uint32_t crc);
+void sim__turn(struct sim *sim, struct sim_event *event);
+/* Of the table of calls. */
+void sim__submit(struct io *io, struct io_op *op);
+void sim__cancel(struct io *io, struct io_op *op);
+void sim__post(struct io *io, struct io_post *post);
+void sim__hook_added(struct io *io);
+
+/* ---- sim_host.c ---- */
+
 /* An operation forgotten by a crash. */
 void sim__drop_op(struct io_op *op);
-
+/* At the end of the simulation: what descriptors name, of all hosts; then the hosts; then buffers that nobody holds. */
+void sim__host_drop_fds(struct sim_host *host);
+void sim__host_free(struct sim_host *host);
+void sim__buffers_free(struct sim *sim);
 int sim__fd_new(struct sim_host *host, enum sim_fd_kind kind, void *object);
 void *sim__fd_get(struct sim_host *host, int fd, enum sim_fd_kind kind); /* NULL: not one of these */
 void sim__fd_drop(struct sim_host *host, int fd);
