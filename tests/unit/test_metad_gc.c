@@ -10,19 +10,20 @@ static struct metad_bed bed, *const b = &bed;
 enum { READ_MS = STATE_GC_READ_MS, GRACE_MS = 120 * 1000, FLOOR_MS = STATE_FLOOR_DELAY_MS, BEAT_MS = 5000 };
 
 static struct {
-	Craton__CopyId copy[4096], *copies[4096];
+	Craton__CopyId of[4096], *table[4096];
 	size_t count;
 } list;
 
+/* One more message at the end of a list of them. */
+#define NEXT(l, init) (init(&(l).of[(l).count]), (l).table[(l).count] = &(l).of[(l).count], (l).table[(l).count++])
+
 static void add(uint64_t block, uint32_t index, uint32_t incarnation)
 {
-	Craton__CopyId *c = &list.copy[list.count];
+	Craton__CopyId *c = NEXT(list, craton__copy_id__init);
 
-	craton__copy_id__init(c);
 	c->block = block;
 	c->index = index;
 	c->incarnation = incarnation;
-	list.copies[list.count++] = c;
 }
 
 /* Time goes on, and all servers are heard. */
@@ -73,7 +74,7 @@ static int drops(uint32_t server, int64_t generation_off, bool spoil)
 	req.server_uuid = bed_bytes(uuid, sizeof(uuid));
 	req.disk = b->servers[server].disk;
 	req.generation = b->servers[server].generation + (uint64_t)generation_off;
-	req.done = list.copies;
+	req.done = list.table;
 	req.n_done = list.count;
 	auth_drops(b->options.secret, metad_bed_cluster.bytes, &req, mac);
 	mac[5] ^= spoil;
@@ -185,19 +186,17 @@ END_TEST
 /* ---- inventories ---- */
 
 static struct {
-	Craton__InventoryRange range[80], *ranges[80];
+	Craton__InventoryRange of[80], *table[80];
 	size_t count;
 } sums;
 
 static void add_range(uint64_t range, uint32_t count, uint64_t digest)
 {
-	Craton__InventoryRange *r = &sums.range[sums.count];
+	Craton__InventoryRange *r = NEXT(sums, craton__inventory_range__init);
 
-	craton__inventory_range__init(r);
 	r->range = range;
 	r->count = count;
 	r->digest = digest;
-	sums.ranges[sums.count++] = r;
 }
 
 static int inventory(uint32_t server, uint32_t mode, uint64_t from, uint64_t to)
@@ -212,9 +211,9 @@ static int inventory(uint32_t server, uint32_t mode, uint64_t from, uint64_t to)
 	req.mode = mode;
 	req.from = from;
 	req.to = to;
-	req.ranges = sums.ranges;
+	req.ranges = sums.table;
 	req.n_ranges = sums.count;
-	req.copies = list.copies;
+	req.copies = list.table;
 	req.n_copies = list.count;
 	auth_inventory(b->options.secret, metad_bed_cluster.bytes, &req, mac);
 	req.auth = bed_bytes(mac, sizeof(mac));
