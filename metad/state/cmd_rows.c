@@ -101,17 +101,15 @@ uint32_t state_cmd_rows(const struct state_cmd *cmd)
 uint32_t state_session_rows(const struct state *s, const struct state_request *request)
 {
 	const struct state_session *session = request->session ? state_session_at(s, request->session) : NULL;
+	uint64_t low = request->seq - request->ahead, held;
 	uint32_t bytes = STATE_SESSION_ROW_BYTES - STATE_WINDOW * (3 + STATE_REPLY_BYTES);
 
 	if (!session)
 		return 0;
-	for (uint64_t seq = request->seq - request->ahead, end = seq + STATE_WINDOW; seq < end; seq++) {
-		const struct state_reply *reply = &session->replies[seq % STATE_WINDOW];
-
-		if (reply->seq == seq)
-			bytes += 3u + reply->len;
-		else if (seq <= request->seq)
-			bytes += 3 + STATE_REPLY_BYTES;
-	}
+	held = state_session_held(session, low);
+	for (int ahead = 0; ahead <= request->ahead; ahead++)
+		bytes += held >> ahead & 1 ? 0 : 3 + STATE_REPLY_BYTES;
+	for (; held; held &= held - 1)
+		bytes += 3u + session->replies[(low + (unsigned)__builtin_ctzll(held)) % STATE_WINDOW].len;
 	return bytes / STATE_ROW_MEMORY_BYTES + 1;
 }

@@ -140,11 +140,11 @@ size_t state__session_row_encode(const struct state_session *session, uint8_t *o
 	wcursor_u64(&w, session->opened_ms);
 	wcursor_u8(&w, (uint8_t)name_len);
 	wcursor_bytes(&w, session->name, name_len);
-	for (uint8_t ahead = 0; ahead < STATE_WINDOW; ahead++) { /* not up to a greatest number: it may be none */
+	for (uint64_t held = state_session_held(session, session->low); held; held &= held - 1) {
+		uint8_t ahead = (uint8_t)__builtin_ctzll(held);
 		const struct state_reply *reply = &session->replies[(session->low + ahead) % STATE_WINDOW];
 
-		if (reply->seq != session->low + ahead || !reply->bytes)
-			continue;
+		CHECK(reply->seq == session->low + ahead);
 		wcursor_u8(&w, ahead);
 		wcursor_u16(&w, reply->len);
 		wcursor_bytes(&w, reply->bytes, reply->len);
@@ -160,6 +160,7 @@ static void reply_set(struct state_session *session, uint64_t seq, const uint8_t
 	if (reply->len < len)
 		reply->bytes = mem_realloc(reply->bytes, len);
 	reply->seq = seq;
+	session->held |= 1ull << seq % STATE_WINDOW;
 	reply->len = (uint16_t)len;
 	memcpy(reply->bytes, bytes, len);
 }
@@ -300,8 +301,10 @@ static void advance(struct state_session *session, uint64_t low)
 {
 	uint64_t end = low - session->low < STATE_WINDOW ? low : session->low + STATE_WINDOW;
 
-	for (uint64_t seq = session->low; seq < end; seq++)
+	for (uint64_t seq = session->low; seq < end; seq++) {
 		session->replies[seq % STATE_WINDOW].seq = 0;
+		session->held &= ~(1ull << seq % STATE_WINDOW);
+	}
 	session->low = low;
 }
 

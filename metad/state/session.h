@@ -29,6 +29,7 @@ enum {
 	STATE_SESSION_ROW_BYTES = 128 + STATE_SESSION_NAME_BYTES + STATE_WINDOW * (3 + STATE_REPLY_BYTES),
 	STATE_END_LEASES = 128, /* that one command gives up */
 };
+_Static_assert(STATE_WINDOW == 64, "a bit each");
 _Static_assert((int)STATE_SESSION_ROW_BYTES <= (int)LIMIT_VALUE_BYTES, "a session fits a value");
 
 /* Which session a command is from, and its number there; session 0: none, the command is run as it comes. */
@@ -53,8 +54,17 @@ struct state_session {
 	bool ending; /* refused to its client; its leases are being given up */
 	char name[STATE_SESSION_NAME_BYTES];
 	struct state_reply replies[STATE_WINDOW]; /* by seq % STATE_WINDOW */
+	uint64_t held;      /* bit by seq % STATE_WINDOW: which of them there are, mostly few */
 	struct list dirty;
 };
+
+/* Which replies the session has, bit by seq - from: from this number on, and, wrapped around, those before it. */
+static inline uint64_t state_session_held(const struct state_session *session, uint64_t from)
+{
+	unsigned shift = from % STATE_WINDOW;
+
+	return session->held >> shift | session->held << (-shift % STATE_WINDOW);
+}
 
 /* NULL: there is none, or it is ending, or was lost by a restore. */
 struct state_session *state_session_at(const struct state *s, uint64_t id);
