@@ -12,6 +12,7 @@
 #include <isa-l/crc.h>
 #include <stdbool.h>
 #include <string.h>
+#include "common/base/limits.h"
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
@@ -41,7 +42,8 @@ static bool has_instruction(void)
 	unsigned eax, ebx, ecx = 0, edx;
 
 	if (!__atomic_load_n(&known, __ATOMIC_RELAXED))
-		__atomic_store_n(&known, __get_cpuid(1, &eax, &ebx, &ecx, &edx) && ecx & bit_SSE4_2 ? 1 : 2, __ATOMIC_RELAXED);
+		__atomic_store_n(
+			&known, __get_cpuid(1, &eax, &ebx, &ecx, &edx) && ecx & bit_SSE4_2 ? 1 : 2, __ATOMIC_RELAXED);
 	return __atomic_load_n(&known, __ATOMIC_RELAXED) == 1;
 }
 
@@ -108,8 +110,40 @@ static uint32_t poly_mul(uint32_t a, uint32_t b)
 	return product;
 }
 
+/* Times x^(8 * LIMIT_UNIT_BYTES), by the value of each four bits, from the lowest on: lists of units are combined all day. */
+static const uint32_t unit_power[8][16] = {
+	{0x00000000, 0xc7cacead, 0x8a79ebab, 0x4db32506, 0x111fa1a7, 0xd6d56f0a, 0x9b664a0c, 0x5cac84a1, 0x223f434e,
+		0xe5f58de3, 0xa846a8e5, 0x6f8c6648, 0x3320e2e9, 0xf4ea2c44, 0xb9590942, 0x7e93c7ef},
+	{0x00000000, 0x447e869c, 0x88fd0d38, 0xcc838ba4, 0x14166c81, 0x5068ea1d, 0x9ceb61b9, 0xd895e725, 0x282cd902,
+		0x6c525f9e, 0xa0d1d43a, 0xe4af52a6, 0x3c3ab583, 0x7844331f, 0xb4c7b8bb, 0xf0b93e27},
+	{0x00000000, 0x5059b204, 0xa0b36408, 0xf0ead60c, 0x448abee1, 0x14d30ce5, 0xe439dae9, 0xb46068ed, 0x89157dc2,
+		0xd94ccfc6, 0x29a619ca, 0x79ffabce, 0xcd9fc323, 0x9dc67127, 0x6d2ca72b, 0x3d75152f},
+	{0x00000000, 0x17c68d75, 0x2f8d1aea, 0x384b979f, 0x5f1a35d4, 0x48dcb8a1, 0x70972f3e, 0x6751a24b, 0xbe346ba8,
+		0xa9f2e6dd, 0x91b97142, 0x867ffc37, 0xe12e5e7c, 0xf6e8d309, 0xcea34496, 0xd965c9e3},
+	{0x00000000, 0x7984a1a1, 0xf3094342, 0x8a8de2e3, 0xe3fef075, 0x9a7a51d4, 0x10f7b337, 0x69731296, 0xc211961b,
+		0xbb9537ba, 0x3118d559, 0x489c74f8, 0x21ef666e, 0x586bc7cf, 0xd2e6252c, 0xab62848d},
+	{0x00000000, 0x81cf5ac7, 0x0672c37f, 0x87bd99b8, 0x0ce586fe, 0x8d2adc39, 0x0a974581, 0x8b581f46, 0x19cb0dfc,
+		0x9804573b, 0x1fb9ce83, 0x9e769444, 0x152e8b02, 0x94e1d1c5, 0x135c487d, 0x929312ba},
+	{0x00000000, 0x33961bf8, 0x672c37f0, 0x54ba2c08, 0xce586fe0, 0xfdce7418, 0xa9745810, 0x9ae243e8, 0x995ca931,
+		0xaacab2c9, 0xfe709ec1, 0xcde68539, 0x5704c6d1, 0x6492dd29, 0x3028f121, 0x03beead9},
+	{0x00000000, 0x37552493, 0x6eaa4926, 0x59ff6db5, 0xdd54924c, 0xea01b6df, 0xb3fedb6a, 0x84abfff9, 0xbf455269,
+		0x881076fa, 0xd1ef1b4f, 0xe6ba3fdc, 0x6211c025, 0x5544e4b6, 0x0cbb8903, 0x3beead90},
+};
+_Static_assert(LIMIT_UNIT_BYTES == 1 << 14, "unit_power is made for it");
+
+static uint32_t before_a_unit(uint32_t crc)
+{
+	uint32_t product = 0;
+
+	for (int i = 0; i < 8; i++)
+		product ^= unit_power[i][crc >> 4 * i & 15];
+	return product;
+}
+
 uint32_t crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t len_b)
 {
+	if (len_b == LIMIT_UNIT_BYTES)
+		return before_a_unit(crc_a) ^ crc_b;
 	for (int i = 0; len_b; i++, len_b >>= 1)
 		if (len_b & 1)
 			crc_a = poly_mul(byte_powers[i], crc_a);

@@ -2,6 +2,7 @@
 #include "common/base/crc32c.h"
 
 #include <string.h>
+#include "common/base/limits.h"
 #include "tests/lib/unit.h"
 
 START_TEST(test_known_answers)
@@ -69,6 +70,21 @@ START_TEST(test_combine_every_cut)
 }
 END_TEST
 
+/* Behind A come 16 KiB, whose power has a table of its own: every bit of A goes through it. */
+START_TEST(test_combine_a_unit)
+{
+	uint8_t unit[LIMIT_UNIT_BYTES] = {0};
+
+	for (int bit = 0; bit < 32; bit++) {
+		uint32_t a = 1u << bit;
+
+		ck_assert_uint_eq(crc32c_combine(a, crc32c(unit, sizeof(unit)), sizeof(unit)),
+			crc32c_extend(a, unit, sizeof(unit)));
+		unit[bit * 511] = (uint8_t)(bit + 1);
+	}
+}
+END_TEST
+
 START_TEST(test_combine_lengths)
 {
 	/* Zero length is the identity; long lengths are associative, which needs the upper powers of the table. */
@@ -82,4 +98,5 @@ START_TEST(test_combine_lengths)
 }
 END_TEST
 
-UNIT_MAIN("crc32c", test_known_answers, test_extend_is_the_crc_of_the_whole, test_every_length, test_combine_every_cut, test_combine_lengths)
+UNIT_MAIN("crc32c", test_known_answers, test_extend_is_the_crc_of_the_whole, test_every_length, test_combine_every_cut,
+	test_combine_a_unit, test_combine_lengths)
