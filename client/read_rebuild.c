@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read_rebuild: the missing units of a job from those that are there, and their check against the list of the lost chunk. Rows that are
- * missing the same chunks and whose memory is contiguous are decoded in one call.
+ * read_rebuild: the missing units of a job from those that are there, and their check against the list of the lost chunk, while they are
+ * still in the processor's cache. Rows that are missing the same chunks and whose memory is contiguous are decoded in one call.
  */
 #include "client/read_job.h"
+
+enum { DECODE_ROWS = 8 }; /* in one call at most: k units and m results of them fit the second-level cache */
 
 static bool row_is_whole(const struct read_job *j, uint32_t row)
 {
@@ -20,7 +22,7 @@ static uint32_t group_rows(const struct read_job *j, uint32_t row, const uint8_t
 
 	if (!row_is_whole(j, row))
 		return 1;
-	for (; row + n < j->rows && j->rebuild[row + n] == want && row_is_whole(j, row + n); n++) {
+	for (; n < DECODE_ROWS && row + n < j->rows && j->rebuild[row + n] == want && row_is_whole(j, row + n); n++) {
 		for (uint8_t i = 0; i < read_geom(j)->k; i++)
 			if (j->lanes[have[i]].state[row + n] != PICK_UNIT_GOOD ||
 				j->lanes[have[i]].mem[row + n] != j->lanes[have[i]].mem[row] + (size_t)n * READ_ROW)
@@ -63,6 +65,10 @@ static uint32_t decode_from(struct read_job *j, uint32_t row)
 	}
 	if (ec_decode(j->args.block->policy, len, have, have_mem, have_len, want, want_count, want_mem) < 0)
 		j->decode_error = ERR_BLOCK_LOST;
+	for (uint32_t n = 0; n < rows; n++)
+		for (uint8_t i = 0; i < want_count; i++)
+			if (want[i] < g->k && !read_unit_right(j, want[i], row + n))
+				j->decode_error = ERR_CORRUPT;
 	return rows;
 }
 
@@ -72,10 +78,6 @@ static void decode_run(struct io_op *op)
 
 	for (uint32_t row = 0; row < j->rows;)
 		row += j->rebuild[row] ? decode_from(j, row) : 1;
-	for (uint32_t row = 0; row < j->rows; row++)
-		for (uint8_t i = 0; i < read_geom(j)->k; i++)
-			if (j->rebuild[row] & 1u << i && !read_unit_right(j, i, row))
-				j->decode_error = ERR_CORRUPT;
 }
 
 static void decode_done(struct io_op *op)
