@@ -133,12 +133,12 @@ static void free_done_blocks(struct write_stream *s)
 }
 
 /* The first block that is neither over nor only waiting for a late chunk. */
-static const struct write_block *first_wanted(const struct write_stream *s, bool also_done)
+static const struct write_block *first_wanted(const struct write_stream *s)
 {
 	LIST_FOREACH(it, &s->blocks) {
 		const struct write_block *b = LIST_ENTRY(it, struct write_block, link);
 
-		if (!b->late && (also_done || b->state != WRITE_DONE))
+		if (!b->late && b->state != WRITE_DONE)
 			return b;
 	}
 	return NULL;
@@ -157,19 +157,28 @@ static void finish_close(struct write_stream *s, struct client_op *op)
 	client_finish_later(s->client, op);
 }
 
+/* Bytes before `end` may still be on their way to a chunk server, out of the writer's own memory. */
+static bool being_sent(const struct write_stream *s, uint64_t end)
+{
+	LIST_FOREACH(it, &s->blocks) {
+		const struct write_block *b = LIST_ENTRY(it, struct write_block, link);
+
+		if (b->file_offset < end && (!b->late || write_block_borrows(b)))
+			return true;
+	}
+	return false;
+}
+
 static void finish_waiting(struct write_stream *s)
 {
 	LIST_FOREACH_SAFE(it, &s->waiting) {
 		struct client_op *op = write_client_op(it);
-		const struct write_block *first;
 
 		/* In order of their ends. */
 		if (write_op_of(op)->until > s->committed ||
-			(op->kind == CLIENT_CLOSE && (!s->complete || first_wanted(s, false))))
+			(op->kind == CLIENT_CLOSE && (!s->complete || first_wanted(s))))
 			return;
-		/* Its memory may still be on its way to a chunk server. */
-		first = first_wanted(s, true);
-		if (op->kind == CLIENT_WRITE && first && first->file_offset < write_op_of(op)->until)
+		if (op->kind == CLIENT_WRITE && being_sent(s, write_op_of(op)->until))
 			return;
 		list_remove(it);
 		if (op->kind == CLIENT_CLOSE)

@@ -59,7 +59,8 @@ struct write_stripe {
 	struct write_block *block;
 	uint32_t number;            /* in its block */
 	uint32_t fill;              /* bytes of data so far */
-	bool in_place;              /* data are the writer's own memory */
+	bool in_place;              /* data are the writer's own memory, */
+	uint32_t copied;            /* but for these chunks' */
 	bool encoded;
 	bool counted;               /* in stream->unacked */
 	bool packed;                /* its parity lies behind its data in the first cell */
@@ -231,6 +232,7 @@ void write_block_look_again(struct write_block *b, uint64_t wait_ns); /* kicks t
 void write_block_cancel(struct write_block *b);   /* gives everything in flight up */
 void write_block_end_flight(struct write_block *b); /* others that wait for memory need not wait for it */
 bool write_block_idle(const struct write_block *b); /* nothing in flight uses it */
+bool write_block_borrows(const struct write_block *b); /* something in flight reads the writer's own memory */
 void write_block_free(struct write_block *b);
 void write_block_mark_slow(struct write_block *b, uint64_t before_ns);
 
@@ -244,6 +246,13 @@ void write_stripe_dispatch(struct write_stripe *t);
 void write_stripe_release(struct write_stripe *t);
 /* Gives back the memory of the cells of all chunks but those in the set `keep`, where cells lie in pages of their own. Pages kept. */
 uint32_t write_stripe_keep(struct write_stripe *t, uint32_t keep);
+/* Data of chunk `index` are the writer's own memory. */
+static inline bool write_stripe_borrows(const struct write_stripe *t, uint8_t index)
+{
+	return t->in_place && index < t->block->geom.k && t->data_len[index] > 0 && !(t->copied & 1u << index);
+}
+/* Copies what of chunk `index` is the writer's own memory, into a page more. False: there is none. */
+bool write_stripe_copy_out(struct write_stripe *t, uint8_t index);
 
 /* write_late.c */
 /* The block was committed without a chunk that was left: true: it goes on as WRITE_LATE; false: it is over. */
@@ -263,6 +272,9 @@ void write_chunk_send(struct write_chunk *c);                  /* what is encode
 void write_chunk_failed(struct write_chunk *c, int status);
 void write_chunk_stop(struct write_chunk *c, uint8_t state);   /* gives the attempt up; `state` is the new one */
 void write_chunk_cancel(struct write_chunk *c);                /* its calls end soon */
+/* Its data lie in other memory now: what is still being sent from the old one is cancelled, and the chunk sent again. */
+void write_chunk_moved(struct write_chunk *c);
+bool write_chunk_borrows(const struct write_chunk *c); /* a call of any attempt still reads the writer's own memory */
 /* metad did not count this chunk: asks its disk for a fresh receipt. */
 void write_chunk_fresh_receipt(struct write_chunk *c);
 

@@ -75,6 +75,14 @@ bool write_block_idle(const struct write_block *b)
 	return b->calls_active == 0 && b->encodes_active == 0 && !io_pending(&b->timer);
 }
 
+bool write_block_borrows(const struct write_block *b)
+{
+	for (uint8_t i = 0; i < b->geom.k; i++)
+		if (write_chunk_borrows(&b->chunks[i]))
+			return true;
+	return false;
+}
+
 void write_block_end_flight(struct write_block *b)
 {
 	b->stream->client->blocks_in_flight -= b->in_flight;

@@ -21,6 +21,7 @@ struct write_put {
 	uint32_t attempt, stripe;
 	uint64_t sent_ns;
 	bool cell, seal; /* carries one */
+	bool borrows;    /* its cell is the writer's own memory */
 	Craton__PutRequest request;
 	Craton__ReceiptRequest receipt;
 	Craton__Copy copy;
@@ -109,6 +110,28 @@ void write_chunk_cancel(struct write_chunk *c)
 {
 	LIST_FOREACH(it, &c->puts)
 		rpc_call_cancel(&LIST_ENTRY(it, struct write_put, link)->call);
+}
+
+bool write_chunk_borrows(const struct write_chunk *c)
+{
+	LIST_FOREACH(it, &c->puts) {
+		const struct write_put *p = LIST_ENTRY(it, struct write_put, link);
+
+		if (p->borrows && rpc_call_sending(&p->call))
+			return true;
+	}
+	return false;
+}
+
+void write_chunk_moved(struct write_chunk *c)
+{
+	uint8_t state = c->state;
+
+	if (!write_chunk_borrows(c))
+		return;
+	write_chunk_cancel(c);
+	write_chunk_begin(c, &c->target);
+	c->state = state;
 }
 
 void write_chunk_stop(struct write_chunk *c, uint8_t state)
@@ -262,6 +285,7 @@ static void put_send(struct write_chunk *c, const struct write_stripe *t, bool s
 
 		p->cell = true;
 		p->stripe = t->number;
+		p->borrows = write_stripe_borrows(t, c->index);
 		p->iov = (struct iovec){(void *)(uintptr_t)data, len};
 		memcpy(p->unit_crcs, t->crcs[c->index], units * sizeof(uint32_t));
 		stripe_mask_units(b->id, c->index, first, units, p->unit_crcs);

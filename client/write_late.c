@@ -6,7 +6,6 @@
  * missing is rebuilt by the store.
  */
 #include "client/write.h"
-#include "common/base/sometimes.h"
 
 #include "common/base/sometimes.h"
 
@@ -24,30 +23,45 @@ static uint32_t left_count(const struct write_block *b)
 	return n;
 }
 
-/* The writer's own memory is his again when his write is done: what lies there cannot be sent later. */
-static bool lies_elsewhere(const struct write_block *b)
+static uint32_t borrowed_pages(const struct write_block *b)
 {
+	uint32_t pages = 0;
+
 	for (uint32_t n = 0; n < b->stripe_count; n++)
-		for (uint8_t i = 0; b->stripes[n]->in_place && i < b->geom.k; i++)
-			if (is_left(b, i))
-				return true;
-	return false;
+		for (uint8_t i = 0; i < b->geom.k; i++)
+			pages += is_left(b, i) && write_stripe_borrows(b->stripes[n], i);
+	return pages;
+}
+
+/* The writer's own memory is his again when his write is done: what is sent later is copied. False: there is no memory for it. */
+static bool take_over(struct write_block *b)
+{
+	for (uint8_t i = 0; i < b->geom.k; i++) {
+		if (!is_left(b, i))
+			continue;
+		for (uint32_t n = 0; n < b->stripe_count; n++)
+			if (write_stripe_borrows(b->stripes[n], i) && !write_stripe_copy_out(b->stripes[n], i))
+				return false;
+		write_chunk_moved(&b->chunks[i]);
+	}
+	return true;
 }
 
 bool write_late_keep(struct write_block *b)
 {
 	struct client *client = b->stream->client;
-	uint32_t pages = 0, keep = 0;
+	uint32_t pages = borrowed_pages(b), most = client->pool.max_pages / WRITE_LATE_SHARE, keep = 0;
 
 	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
 		if (is_left(b, i) || !list_empty(&b->chunks[i].puts))
 			keep |= 1u << i;
-	if (left_count(b) == 0 || b->stream->ending || client->closing || lies_elsewhere(b) || pool_has_waiters(&client->pool) ||
-		client->late_blocks == WRITE_LATE_BLOCKS)
+	if (left_count(b) == 0 || b->stream->ending || client->closing || pool_has_waiters(&client->pool) ||
+		client->late_blocks == WRITE_LATE_BLOCKS || client->late_pages + pages > most || !take_over(b))
 		return false;
+	pages = 0;
 	for (uint32_t n = 0; n < b->stripe_count; n++)
 		pages += write_stripe_keep(b->stripes[n], keep);
-	if (client->late_pages + pages > client->pool.max_pages / WRITE_LATE_SHARE)
+	if (client->late_pages + pages > most)
 		return false;
 	SOMETIMES(write_late_kept);
 	b->state = WRITE_LATE;

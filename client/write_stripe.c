@@ -78,6 +78,22 @@ void write_stripe_in_place(struct write_stripe *t, const void *data)
 	t->fill = write_stripe_bytes(t->block->stream);
 }
 
+bool write_stripe_copy_out(struct write_stripe *t, uint8_t index)
+{
+	struct pool *pool = &t->block->stream->client->pool;
+	void *page;
+
+	CHECK(write_stripe_borrows(t, index) && t->page_count < LIMIT_WIDTH);
+	if (!pool_reserve(pool, 1))
+		return false;
+	page = pool_take(pool);
+	memcpy(page, t->data[index], t->data_len[index]);
+	t->pages[t->page_count++] = page;
+	t->data[index] = page;
+	t->copied |= 1u << index;
+	return true;
+}
+
 void write_stripe_release(struct write_stripe *t)
 {
 	struct pool *pool = &t->block->stream->client->pool;

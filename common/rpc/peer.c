@@ -282,6 +282,13 @@ bool rpc_call_active(const struct rpc_call *call)
 	return ((const struct call_priv *)call->priv)->state != CALL_IDLE;
 }
 
+bool rpc_call_sending(const struct rpc_call *call)
+{
+	const struct call_priv *priv = (const struct call_priv *)call->priv;
+
+	return call->payload_count > 0 && (priv->state == CALL_QUEUED || priv->out);
+}
+
 static void fail_all(struct rpc_peer *p, int code)
 {
 	struct list *n;

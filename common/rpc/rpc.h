@@ -197,5 +197,7 @@ void rpc_call_start(struct rpc_peer *peer, struct rpc_call *call);
 /* `done` follows, later, with ERR_CANCELED, when no buffer of the call is in use any more. No-op when it is done. */
 void rpc_call_cancel(struct rpc_call *call);
 bool rpc_call_active(const struct rpc_call *call);
+/* Its payload may still be read: it has not left yet. Once false, false until the call is started again. */
+bool rpc_call_sending(const struct rpc_call *call);
 
 #endif

@@ -7,10 +7,11 @@
 #include <string.h>
 #include "client/client_priv.h"
 #include "client/pick.h"
+#include "client/write.h"
 #include "tests/lib/unit.h"
 #include "tests/sim/cluster.h"
 
-enum { FILE_BYTES = 200 << 10, SLOW = CLUSTER_CHUNKD + 2, FACTOR = 200 };
+enum { FILE_BYTES = 200 << 10, BLOCK_BYTES = 4 * CLUSTER_CHUNK_BYTES, SLOW = CLUSTER_CHUNKD + 2, FACTOR = 200 };
 #define OP_LIMIT_NS (20 * CLUSTER_S)
 
 struct bed {
@@ -243,6 +244,101 @@ START_TEST(test_a_stalled_put_leaves_a_chunk_and_adds_it)
 }
 END_TEST
 
+/* Nanoseconds of a put out of the caller's own memory, which is the caller's again, and changes, as soon as the write is answered. */
+static uint64_t put_in_place(struct bed *b, uint8_t *mine, size_t len, unsigned number)
+{
+	uint64_t start = sim_now_ns(b->cluster->sim);
+	char path[32];
+
+	snprintf(path, sizeof(path), "/f%u", number);
+	for (size_t i = 0; i < len; i++)
+		mine[i] = (uint8_t)(i * 31 + i / 251 + number);
+	b->op = (struct client_op){.path = path, .flags = CR_WRITE, .mode = 0644};
+	run_op(b, 0, CLIENT_OPEN);
+	b->op = (struct client_op){.file = b->op.ret_file, .buf = mine, .len = len};
+	run_op(b, 0, CLIENT_WRITE);
+	memset(mine, 0xee, len);
+	run_op(b, 0, CLIENT_CLOSE);
+	return sim_now_ns(b->cluster->sim) - start;
+}
+
+/* One server after the other hangs: four of them have data of the block, and these lie in the caller's memory. */
+START_TEST(test_what_is_late_is_added_out_of_the_callers_memory)
+{
+	static uint8_t mine[BLOCK_BYTES];
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+
+	longest(b, put, 0, 150); /* five in a hundred may be left: of these */
+	for (unsigned i = 0; i < 6; i++) {
+		uint64_t took;
+
+		sim_disk_stall(b->cluster->nodes[CLUSTER_CHUNKD + i].io, 3 * CLUSTER_S);
+		took = put_in_place(b, mine, sizeof(mine), 200 + i);
+		ck_assert_msg(took < CLUSTER_S, "%llu ms", (unsigned long long)took / 1000000);
+		pass(b, 5 * CLUSTER_S);
+	}
+	ck_assert_uint_eq(c->chunks_added, 6);
+	ck_assert_uint_eq(c->late_blocks, 0);
+	ck_assert_uint_eq(c->late_pages, 0);
+	ck_assert_uint_eq(missing_chunks(b, 200, 6), 0);
+}
+END_TEST
+
+static unsigned writes_left, late_seen;
+
+/* The memory is the caller's again: nothing may be on its way out of it. */
+static void in_place_done(struct client_op *op)
+{
+	ck_assert_msg(op->err.code == 0, "%s", op->err.text);
+	LIST_FOREACH(it, &op->file->write->blocks)
+		ck_assert(!write_block_borrows(LIST_ENTRY(it, struct write_block, link)));
+	late_seen += ((const struct client *)op->user)->late_blocks;
+	writes_left--;
+}
+
+static bool all_written(void *ctx)
+{
+	(void)ctx;
+	return writes_left == 0;
+}
+
+/* So many files at once that their chunks fill the way to a server that is not reached: the last ones do not leave the caller's memory. */
+START_TEST(test_what_leaves_the_callers_memory_is_waited_for)
+{
+	static uint8_t mine[BLOCK_BYTES];
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	struct client_op ops[WRITE_LATE_BLOCKS + 4];
+
+	c->pool.max_pages *= WRITE_LATE_BLOCKS; /* memory for all that is late: cells are small here, and pages are not */
+	longest(b, put, 0, 100);
+	for (unsigned i = 0; i < ARRAY_COUNT(ops); i++) {
+		char path[32];
+
+		snprintf(path, sizeof(path), "/in-place-%u", i);
+		b->op = (struct client_op){.path = path, .flags = CR_WRITE, .mode = 0644};
+		run_op(b, 0, CLIENT_OPEN);
+		ops[i] = (struct client_op){.kind = CLIENT_WRITE, .done = in_place_done, .file = b->op.ret_file, .buf = mine, .len = BLOCK_BYTES, .user = c};
+	}
+	sim_cut(b->cluster->nodes[b->cluster->first_client].io, b->cluster->nodes[SLOW].io);
+	late_seen = 0;
+	writes_left = ARRAY_COUNT(ops);
+	for (unsigned i = 0; i < ARRAY_COUNT(ops); i++)
+		client_start(c, &ops[i]);
+	ck_assert(sim_run(b->cluster->sim, all_written, NULL, sim_now_ns(b->cluster->sim) + OP_LIMIT_NS));
+	ck_assert_uint_ge(late_seen, 1);
+	for (unsigned i = 0; i < ARRAY_COUNT(ops); i++) {
+		b->op = (struct client_op){.file = ops[i].file};
+		run_op(b, 0, CLIENT_CLOSE);
+	}
+	sim_heal(b->cluster->nodes[b->cluster->first_client].io, b->cluster->nodes[SLOW].io);
+	pass(b, 40 * CLUSTER_S);
+	ck_assert_uint_eq(c->late_blocks, 0);
+	ck_assert_uint_eq(c->late_pages, 0);
+}
+END_TEST
+
 START_TEST(test_the_news_is_shared)
 {
 	struct bed *b = bed_new(6, 2);
@@ -271,4 +367,5 @@ START_TEST(test_the_news_is_shared)
 END_TEST
 
 UNIT_MAIN("tails", test_puts_go_round_a_slow_disk, test_gets_go_round_a_slow_disk, test_a_stalled_put_goes_to_a_fresh_domain,
-	test_a_stalled_put_leaves_a_chunk_and_adds_it, test_the_news_is_shared)
+	test_a_stalled_put_leaves_a_chunk_and_adds_it, test_what_is_late_is_added_out_of_the_callers_memory,
+	test_what_leaves_the_callers_memory_is_waited_for, test_the_news_is_shared)
