@@ -368,6 +368,19 @@ static uint64_t shortest(const struct checker *k, const struct checker_look *loo
 	return bytes;
 }
 
+/* As it may be by now: an append may have begun, and its bytes be there, after the file was opened. */
+static struct content grown(const struct checker *k, struct content content)
+{
+	for (uint32_t i = 0; i < k->entry_count; i++) {
+		const struct checker_entry *e = k->entries[i];
+
+		for (uint32_t j = 0; j < e->state_count; j++)
+			if (e->states[j].content.id == content.id && e->states[j].content.bytes > content.bytes)
+				content.bytes = e->states[j].content.bytes;
+	}
+	return content;
+}
+
 /* What this look at a file may have got: what was there when it was opened, or more if the file has grown since, less if it was cut. */
 static bool may_have_got(const struct checker *k, const struct checker_look *look, struct content content,
 	uint64_t offset, uint64_t len, uint64_t got)
@@ -390,10 +403,12 @@ void checker_look_read(
 	k->reads++;
 	k->bytes_read += got;
 	for (uint32_t i = 0; i < look->may_count; i++) {
-		if (!may_have_got(k, look, look->may[i], offset, len, got))
+		struct content now = grown(k, look->may[i]);
+
+		if (!may_have_got(k, look, now, offset, len, got))
 			continue;
 		right_length = true;
-		if (content_matches(look->may[i], offset, buf, got))
+		if (content_matches(now, offset, buf, got))
 			look->may[kept++] = look->may[i];
 	}
 	look->may_count = kept;
