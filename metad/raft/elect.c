@@ -80,7 +80,8 @@ void raft__campaign(struct raft_turn *t, bool pre, bool forced)
 	struct raft_core *core = t->core;
 
 	raft__election_reset(core);
-	if (!raft__is_voter(&core->config, core->options.id) || !raft__log_has_room(core))
+	if (!raft__is_voter(&core->config, core->options.id) || !raft__log_has_room(core) ||
+		core->term + 1 >= RAFT_TERM_MAX)
 		return;
 	core->role = pre ? RAFT_PRE_CANDIDATE : RAFT_CANDIDATE;
 	core->leader = 0;

@@ -134,6 +134,9 @@ static int changed(const struct raft_core *core, enum raft_change change, uint64
 			return ERR_NOENT;
 		if (member->voter)
 			return ERR_EXIST;
+		/* A voter that has nothing counts for the quorum all the same: nothing would be committed until it has caught up. */
+		if (core->peers[at].state != RAFT_REPLICATE)
+			return ERR_AGAIN;
 		config->members[at].voter = true;
 		return 0;
 	case RAFT_REMOVE:

@@ -9,7 +9,7 @@
  *     1. update.meta          write term and vote, sync; before anything else of this update leaves this process
  *     2. update.install       switch to the snapshot that RAFT_SNAPSHOT_READY spoke of, durably; the log before it is gone
  *     3. update.truncate_from cut the log; update.append: append entries to it; start one sync if none runs
- *     4. update.messages      fill those that ask for it (raft_fill), send; RAFT_SENT for each that was filled
+ *     4. update.messages      fill those that ask for it (raft_fill), send; then RAFT_SENT for each of those, also for one that did not leave
  *     5. update.commit        hand entries up to min(commit, persisted) to apply
  *
  * The core knows runs of terms, not entries: bodies are the driver's. Which entries are durable it learns from RAFT_PERSISTED only, after
@@ -35,7 +35,7 @@
 
 enum {
 	RAFT_MEMBERS_MAX = 9,      /* voters and learners */
-	RAFT_RUNS_MAX = 256,       /* of terms in a log: the oldest are forgotten, who needs them gets a snapshot */
+	RAFT_RUNS_MAX = 1024,      /* of terms in a log: the oldest are forgotten, who needs them gets a snapshot */
 	RAFT_MESSAGE_RUNS_MAX = 8, /* of terms in one message */
 	RAFT_INFLIGHT_MAX = 32,    /* messages with entries to one member that are not acknowledged */
 	RAFT_MESSAGES_MAX = 3 * RAFT_MEMBERS_MAX,
@@ -116,11 +116,11 @@ struct raft_message {
 };
 
 enum raft_event_type {
-	RAFT_TICK = 1,       /* time passed; every few ms, at heartbeat_ms / 2 at the latest */
-	RAFT_RECEIVE,        /* message */
-	RAFT_SUBMIT,         /* count entries are to be appended; the leader's */
-	RAFT_PERSISTED,      /* entries up to `index` are durable in the log of `epoch` */
-	RAFT_SENT,           /* a filled message left: peer, index (its last), bytes, term (the message's) */
+	RAFT_TICK = 1,  /* time passed; every few ms, at heartbeat_ms / 2 at the latest */
+	RAFT_RECEIVE,   /* message */
+	RAFT_SUBMIT,    /* count entries are to be appended; the leader's */
+	RAFT_PERSISTED, /* entries up to `index` are durable in the log of `epoch` */
+	RAFT_SENT, /* a message that asked to be filled left: peer, index (its last; 0: it did not), bytes, term (the message's) */
 	RAFT_COMPACTED,      /* entries up to `index` (<= commit) are no longer in the log */
 	RAFT_SNAPSHOT_TAKEN, /* for `peer`: snapshot; answers update.snapshot_wanted */
 	RAFT_SNAPSHOT_READY, /* `snapshot` was fetched, is durable and verified: shall it be installed? */
@@ -158,6 +158,7 @@ struct raft_update {
 	 *   ERR_NOT_LEADER  see core->leader
 	 *   ERR_AGAIN       leadership is being handed over, or no entry of the own term is committed yet: soon
 	 *   ERR_BUSY        the configuration before this one is not committed yet; of a removal: of the leader itself, which must hand over first
+	 *                   of a promotion: what the learner has is not known yet, let alone nearly all
 	 *   ERR_EXIST, ERR_NOENT, ERR_INVAL, ERR_OVERFLOW   the change makes no sense, or there are too many members
 	 *   ERR_STALE       the snapshot is not newer than the log here */
 	int code;
@@ -249,7 +250,8 @@ struct raft_core {
 struct raft_boot {
 	uint64_t term, vote;
 	uint64_t base_index, base_term, last_index; /* all of it durable */
-	const struct raft_run *runs;                /* of base_index + 1 .. last_index */
+	const struct raft_run
+		*runs; /* of base_index + 1 .. last_index; of too many the last ones are kept: what goes is committed */
 	uint32_t run_count;
 	/* The latest configuration of state and log, and the one before it (count 0: there is none). */
 	struct raft_config config, config_before;

@@ -71,8 +71,12 @@ void raft__read(struct raft_turn *t)
 
 void raft__read_probe_again(struct raft_turn *t)
 {
-	if (t->core->read_open)
-		probe(t);
+	if (!t->core->read_open)
+		return;
+	probe(t);
+	look(t); /* the quorum may have become smaller: who has answered does not answer again */
+	if (!t->core->read_open && t->core->read_next)
+		begin(t);
 }
 
 void raft__on_read_probe(struct raft_turn *t, const struct raft_message *m)

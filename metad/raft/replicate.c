@@ -152,6 +152,8 @@ void raft__submit(struct raft_turn *t, uint64_t count)
 		t->update->code = ERR_NOT_LEADER;
 	else if (core->transfer_to)
 		t->update->code = ERR_AGAIN;
+	else if (count == 0)
+		t->update->code = ERR_INVAL;
 	else
 		raft__append_own(t, RAFT_APPEND_SUBMITTED, count);
 }

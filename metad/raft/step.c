@@ -20,16 +20,24 @@ static bool runs_are_sane(
 
 int raft_init(struct raft_core *core, const struct raft_options *options, const struct raft_boot *boot, uint64_t now_ms)
 {
+	uint32_t gone;
+
 	if (options->id == 0 || options->heartbeat_ms == 0 || options->election_ms < 2 * options->heartbeat_ms ||
 		options->message_bytes == 0 || options->inflight_bytes == 0)
 		return ERR_INVAL;
 	if (boot->last_index < boot->base_index || boot->last_index >= RAFT_INDEX_MAX || boot->term >= RAFT_TERM_MAX ||
-		boot->run_count > RAFT_RUNS_MAX || boot->commit > boot->last_index || boot->base_term > boot->term ||
+		boot->commit > boot->last_index || boot->base_term > boot->term ||
 		!runs_are_sane(boot->runs, boot->run_count, boot->base_index + 1, boot->last_index, boot->base_term,
 			boot->term))
 		return ERR_CORRUPT;
 	if (!raft__config_is_sane(&boot->config) || !raft__config_is_sane(&boot->config_before) ||
 		boot->config.index > boot->last_index || boot->config_before.index > boot->config.index)
+		return ERR_CORRUPT;
+	if (boot->config.count == 0 && boot->last_index > 0)
+		return ERR_CORRUPT;
+	/* What a cut would bring back must be known, where one may come. */
+	if (boot->config_before.count == 0 && boot->config.index > 1 && boot->config.index > boot->commit &&
+		boot->config.index > boot->base_index)
 		return ERR_CORRUPT;
 	memset(core, 0, sizeof(*core));
 	core->options = *options;
@@ -39,10 +47,15 @@ int raft_init(struct raft_core *core, const struct raft_options *options, const 
 	core->base_index = boot->base_index;
 	core->base_term = boot->base_term;
 	core->last_index = core->persisted = boot->last_index;
-	core->run_count = boot->run_count;
-	if (boot->run_count)
-		memcpy(core->runs, boot->runs, boot->run_count * sizeof(boot->runs[0]));
-	core->commit = core->verified = boot->commit > boot->base_index ? boot->commit : boot->base_index;
+	core->run_count = boot->run_count < RAFT_RUNS_MAX ? boot->run_count : RAFT_RUNS_MAX;
+	gone = boot->run_count - core->run_count;
+	if (gone) {
+		core->base_index = boot->runs[gone].first - 1;
+		core->base_term = boot->runs[gone - 1].term;
+	}
+	if (core->run_count)
+		memcpy(core->runs, boot->runs + gone, core->run_count * sizeof(boot->runs[0]));
+	core->commit = core->verified = boot->commit > core->base_index ? boot->commit : core->base_index;
 	raft__config_adopt(core, &boot->config);
 	core->config_before = boot->config_before;
 	core->now_ms = now_ms;
@@ -118,10 +131,17 @@ static bool comes_from_leader(struct raft_turn *t, const struct raft_message *m)
 	return true;
 }
 
+/* Terms rise by one an election. A jump that no group makes in its life would leave no room for the next ones. */
+#define TERM_JUMP_MAX (UINT64_C(1) << 32)
+
 static void receive(struct raft_turn *t, const struct raft_message *m)
 {
 	struct raft_core *core = t->core;
 
+	if (m->term > core->term + TERM_JUMP_MAX) {
+		core->refused++;
+		return;
+	}
 	switch (m->type) {
 	case RAFT_PRE_VOTE:
 	case RAFT_VOTE:

@@ -285,7 +285,7 @@ static void start(struct world *w, struct world_node *n)
 		.message_bytes = BODY_BYTES * WORLD_BODIES,
 		.inflight_bytes = BODY_BYTES * 20,
 		.seed = rng_u64(&w->rng)};
-	static struct raft_run runs[RAFT_RUNS_MAX];
+	static struct raft_run runs[4 * RAFT_RUNS_MAX];
 	struct raft_boot boot = {.term = n->disk_term,
 		.vote = n->disk_vote,
 		.base_index = n->disk.base_index,
@@ -301,6 +301,7 @@ static void start(struct world *w, struct world_node *n)
 	for (uint32_t i = 0; i < n->log.count; i++) {
 		if (n->log.entries[i].term != term || i == 0) {
 			term = n->log.entries[i].term;
+			CHECK(boot.run_count < 4 * RAFT_RUNS_MAX);
 			runs[boot.run_count++] = (struct raft_run){n->log.base_index + 1 + i, term};
 		}
 	}

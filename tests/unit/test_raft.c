@@ -483,6 +483,8 @@ START_TEST(test_change_waits_for_an_entry_of_the_own_term)
 	ck_assert_int_eq(change(RAFT_PROMOTE, 4), ERR_BUSY);
 	persisted(3);
 	appended(2, core.term, 3);
+	ck_assert_int_eq(change(RAFT_PROMOTE, 4), ERR_AGAIN);
+	appended(4, core.term, 3);
 	ck_assert_int_eq(change(RAFT_PROMOTE, 4), 0);
 	persisted(4);
 	appended(2, core.term, 4);
@@ -510,6 +512,21 @@ START_TEST(test_changes_that_make_no_sense)
 	persisted(2);
 	ck_assert_int_eq(core.role, RAFT_LEADER);
 	ck_assert_int_eq(change(RAFT_REMOVE, 1), ERR_INVAL);
+}
+END_TEST
+
+/* Alone it would have been a quorum of two, and nothing would be committed until it had all. */
+START_TEST(test_learner_that_has_nothing_is_not_promoted)
+{
+	founded(1);
+	tick(1000);
+	persisted(2);
+	ck_assert_int_eq(change(RAFT_ADD_LEARNER, 2), 0);
+	persisted(3);
+	ck_assert_uint_eq(core.commit, 3);
+	ck_assert_int_eq(change(RAFT_PROMOTE, 2), ERR_AGAIN);
+	appended(2, core.term, 3);
+	ck_assert_int_eq(change(RAFT_PROMOTE, 2), 0);
 }
 END_TEST
 
@@ -604,6 +621,28 @@ START_TEST(test_read_needs_a_quorum_of_now)
 	ack.read.seq = second + 5;
 	receive(&ack);
 	ck_assert_uint_eq(core.refused, 1);
+}
+END_TEST
+
+/* Who has answered does not answer again, and who is gone never will. */
+START_TEST(test_read_ends_when_the_quorum_shrinks)
+{
+	struct raft_event read = {.type = RAFT_READ};
+	uint64_t first;
+
+	founded(2);
+	lead();
+	appended(2, core.term, 2);
+	step(&read);
+	first = u.read_token;
+	ck_assert_uint_eq(u.read_done, 0);
+	ck_assert_int_eq(change(RAFT_REMOVE, 2), 0);
+	persisted(3);
+	ck_assert_uint_eq(core.commit, 3);
+	step(&read);
+	tick(HEARTBEAT_MS);
+	ck_assert_uint_gt(u.read_done, first);
+	ck_assert_uint_eq(u.read_index, 3);
 }
 END_TEST
 
@@ -816,6 +855,8 @@ START_TEST(test_disk_that_contradicts_itself)
 	bad.commit = 6;
 	ck_assert_int_eq(raft_init(&core, &options, &bad, 0), ERR_CORRUPT);
 	bad = good;
+	bad.config.index = 5; /* it may be cut, and nobody says what was before it */
+	ck_assert_int_eq(raft_init(&core, &options, &bad, 0), ERR_CORRUPT);
 	bad.config.index = 6;
 	ck_assert_int_eq(raft_init(&core, &options, &bad, 0), ERR_CORRUPT);
 	options.election_ms = 30;
@@ -823,7 +864,19 @@ START_TEST(test_disk_that_contradicts_itself)
 }
 END_TEST
 
-UNIT_MAIN("raft", test_commit, test_pre_vote_changes_nothing, test_who_hears_a_leader_does_not_vote,
+START_TEST(test_term_out_of_nowhere)
+{
+	struct raft_message m = from(2, RAFT_APPENDED, RAFT_TERM_MAX - 1);
+
+	founded(3);
+	receive(&m);
+	ck_assert_uint_eq(core.term, 1);
+	ck_assert_uint_eq(core.refused, 1);
+}
+END_TEST
+
+UNIT_MAIN("raft", test_read_ends_when_the_quorum_shrinks, test_learner_that_has_nothing_is_not_promoted,
+	test_term_out_of_nowhere, test_commit, test_pre_vote_changes_nothing, test_who_hears_a_leader_does_not_vote,
 	test_vote_goes_to_a_log_that_is_not_behind, test_one_vote_a_term, test_votes_of_an_older_term_do_not_count,
 	test_refusal_tells_the_term, test_leader_without_quorum_steps_down, test_entries_of_older_terms_are_not_counted,
 	test_acknowledged_is_what_is_durable, test_own_tail_is_not_acknowledged, test_conflict_is_cut,
