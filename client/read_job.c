@@ -18,7 +18,6 @@
  * Invariant: while the worker decodes, no fetch is active.
  */
 #include "client/read_job.h"
-#include "common/base/sometimes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -117,7 +116,8 @@ static bool plan_rows(struct read_job *j, uint32_t ask[READ_JOB_ROWS])
 		if (!j->needed[row] || row_is_here(j, row))
 			continue;
 		states_of_row(j, row, unit);
-		if (!pick_row(read_geom(j)->k, read_geom(j)->m, unit, j->needed[row], avoid, &ask[row], &j->rebuild[row])) {
+		if (!pick_row(read_geom(j)->k, read_geom(j)->m, unit, j->needed[row], avoid, &ask[row],
+			    &j->rebuild[row])) {
 			job_lost(j, row);
 			return false;
 		}
@@ -131,7 +131,8 @@ static uint32_t count_scratch(const struct read_job *j, const uint32_t ask[READ_
 
 	for (uint32_t row = 0; row < j->rows; row++)
 		for (uint8_t i = 0; i < read_width(j); i++)
-			if ((ask[row] | j->rebuild[row]) & 1u << i && !read_has_mem(j, i, row) && !read_unit_direct(j, i, row))
+			if ((ask[row] | j->rebuild[row]) & 1u << i && !read_has_mem(j, i, row) &&
+				!read_unit_direct(j, i, row))
 				units++;
 	return units;
 }
@@ -155,14 +156,34 @@ static bool ask_for(struct read_job *j, const uint32_t ask[READ_JOB_ROWS])
 	return any;
 }
 
-/* True if all that is to be rebuilt can be checked; else lists are on their way, or the job has failed. */
+/*
+ * Nobody has the checksums of this chunk, so that what would be rebuilt of it could not be checked: it is read from where it lies, slow or
+ * not. False: some of that cannot be had.
+ */
+static bool read_where_it_lies(struct read_job *j, uint8_t i)
+{
+	struct read_lane *lane = &j->lanes[i];
+
+	for (uint32_t row = 0; row < j->rows; row++)
+		if (j->rebuild[row] & 1u << i && lane->state[row] == PICK_UNIT_BAD)
+			return false;
+	for (uint32_t row = 0; row < j->rows; row++)
+		if (lane->state[row] == PICK_UNIT_LATE)
+			lane->state[row] = PICK_UNIT_PENDING;
+	lane->avoided = false;
+	lane->alone = true;
+	read_job_kick(j);
+	return true;
+}
+
+/* True if all that is to be rebuilt can be checked; else lists are on their way, another way is taken, or the job has failed. */
 static bool lists_known(struct read_job *j)
 {
 	for (uint32_t row = 0; row < j->rows; row++)
 		for (uint8_t i = 0; i < read_geom(j)->k; i++) {
 			if (!(j->rebuild[row] & 1u << i) || j->args.block->lists[i])
 				continue;
-			if (!read_lists_start(j))
+			if (!read_lists_start(j) && !read_where_it_lies(j, i))
 				err_set(&j->err, ERR_BLOCK_LOST,
 					"read %.160s at %llu: chunk %u is lost and no parity chunk has its checksums",
 					j->args.path, (unsigned long long)row_file_offset(j, row), i);
@@ -223,7 +244,7 @@ static void late_timer_done(struct io_op *op)
 			struct read_fetch *f = LIST_ENTRY(it, struct read_fetch, link);
 			uint64_t bytes = (uint64_t)(f->count - f->next) * READ_ROW;
 
-			if (now_ns - f->started_ns < late_ns || bytes == 0 ||
+			if (now_ns - f->started_ns < late_ns || bytes == 0 || j->lanes[f->index].alone ||
 				j->lanes[f->index].state[f->first + f->next] != PICK_UNIT_PENDING ||
 				!pick_may_hedge(bytes, client->bytes_hedged, client->bytes_read))
 				continue;
@@ -363,7 +384,8 @@ struct read_job *read_job_new(const struct read_job_args *args)
 		if (c->present && j->lanes[i].avoided && disks_probe(&client->disks, c->disk))
 			read_probe(j, i);
 		memset(j->lanes[i].state,
-			c->present && !disks_ignored(&client->disks, c->disk) ? PICK_UNIT_NONE : PICK_UNIT_BAD, j->rows);
+			c->present && !disks_ignored(&client->disks, c->disk) ? PICK_UNIT_NONE : PICK_UNIT_BAD,
+			j->rows);
 	}
 	read_job_kick(j);
 	return j;

@@ -21,6 +21,7 @@ struct read_lane {
 	uint64_t bytes;               /* of the chunk */
 	int error;                    /* last failure */
 	bool avoided;
+	bool alone;       /* nobody has its checksums: it cannot be rebuilt, only waited for */
 	bool list_failed; /* its trailer gave no list of others */
 };
 
@@ -29,7 +30,7 @@ struct read_fetch {
 	struct rpc_call call;
 	struct read_job *job;
 	uint8_t index;
-	bool noted; /* its disk's pace */
+	bool noted;                  /* its disk's pace */
 	uint32_t first, count, next; /* rows of the job; next: received so far */
 	uint64_t started_ns;
 	Craton__GetRequest request;
@@ -50,7 +51,7 @@ struct read_job {
 	struct io_op timer; /* until something is late */
 	struct io_op decode;
 	struct pool_wait pool_wait;
-	uint32_t first_row, rows; /* rows of the chunks */
+	uint32_t first_row, rows;       /* rows of the chunks */
 	uint32_t needed[READ_JOB_ROWS]; /* bit sets of data chunks */
 	struct read_lane lanes[LIMIT_WIDTH];
 	struct list fetches;

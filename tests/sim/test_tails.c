@@ -84,7 +84,8 @@ static uint64_t put(struct bed *b, unsigned client, unsigned number)
 	snprintf(path, sizeof(path), "/f%u", number);
 	b->op = (struct client_op){.path = path, .flags = CR_WRITE, .mode = 0644};
 	run_op(b, client, CLIENT_OPEN);
-	b->op = (struct client_op){.file = b->op.ret_file, .flags = CLIENT_WRITE_COPY, .buf = b->data, .len = FILE_BYTES};
+	b->op = (struct client_op){
+		.file = b->op.ret_file, .flags = CLIENT_WRITE_COPY, .buf = b->data, .len = FILE_BYTES};
 	run_op(b, client, CLIENT_WRITE);
 	run_op(b, client, CLIENT_FSYNC);
 	run_op(b, client, CLIENT_CLOSE);
@@ -109,7 +110,8 @@ static uint64_t get(struct bed *b, unsigned client, unsigned number)
 }
 
 /* The longest of `count` such operations on files from `first` on. */
-static uint64_t longest(struct bed *b, uint64_t (*one)(struct bed *b, unsigned client, unsigned number), unsigned first, unsigned count)
+static uint64_t longest(
+	struct bed *b, uint64_t (*one)(struct bed *b, unsigned client, unsigned number), unsigned first, unsigned count)
 {
 	uint64_t most = 0;
 
@@ -232,7 +234,8 @@ START_TEST(test_a_stalled_put_leaves_a_chunk_and_adds_it)
 	longest(b, put, 0, 20);
 	sim_disk_stall(b->cluster->nodes[SLOW].io, 3 * CLUSTER_S);
 	took = put(b, 0, 100);
-	ck_assert_msg(took >= 100 * CLUSTER_MS && took < 400 * CLUSTER_MS, "%llu ms", (unsigned long long)took / 1000000);
+	ck_assert_msg(
+		took >= 100 * CLUSTER_MS && took < 400 * CLUSTER_MS, "%llu ms", (unsigned long long)took / 1000000);
 	ck_assert_uint_eq(c->chunks_left, 1); /* no domain is unused: it went on without */
 	ck_assert_uint_eq(c->late_blocks, 1); /* and fsync and close did not wait */
 	ck_assert_uint_eq(missing_chunks(b, 100, 1), 1);
@@ -311,7 +314,8 @@ START_TEST(test_what_leaves_the_callers_memory_is_waited_for)
 	struct client *c = client_of(b, 0);
 	struct client_op ops[WRITE_LATE_BLOCKS + 4];
 
-	c->pool.max_pages *= WRITE_LATE_BLOCKS; /* memory for all that is late: cells are small here, and pages are not */
+	c->pool.max_pages *=
+		WRITE_LATE_BLOCKS; /* memory for all that is late: cells are small here, and pages are not */
 	longest(b, put, 0, 100);
 	for (unsigned i = 0; i < ARRAY_COUNT(ops); i++) {
 		char path[32];
@@ -319,7 +323,12 @@ START_TEST(test_what_leaves_the_callers_memory_is_waited_for)
 		snprintf(path, sizeof(path), "/in-place-%u", i);
 		b->op = (struct client_op){.path = path, .flags = CR_WRITE, .mode = 0644};
 		run_op(b, 0, CLIENT_OPEN);
-		ops[i] = (struct client_op){.kind = CLIENT_WRITE, .done = in_place_done, .file = b->op.ret_file, .buf = mine, .len = BLOCK_BYTES, .user = c};
+		ops[i] = (struct client_op){.kind = CLIENT_WRITE,
+			.done = in_place_done,
+			.file = b->op.ret_file,
+			.buf = mine,
+			.len = BLOCK_BYTES,
+			.user = c};
 	}
 	sim_cut(b->cluster->nodes[b->cluster->first_client].io, b->cluster->nodes[SLOW].io);
 	late_seen = 0;
@@ -366,6 +375,46 @@ START_TEST(test_the_news_is_shared)
 }
 END_TEST
 
-UNIT_MAIN("tails", test_puts_go_round_a_slow_disk, test_gets_go_round_a_slow_disk, test_a_stalled_put_goes_to_a_fresh_domain,
+/*
+ * Checksums of a data chunk lie in the parity chunks' trailers. With those damaged, what is rebuilt cannot be checked: the chunk itself is
+ * there, on a disk that is avoided for being slow.
+ */
+START_TEST(test_a_slow_chunk_that_nobody_vouches_for)
+{
+	struct bed *b = bed_new(6, 1);
+	char path[32], slow[16];
+	unsigned on_slow = 0;
+
+	longest(b, put, 0, 8);
+	snprintf(slow, sizeof(slow), "chunkd-%u", SLOW - CLUSTER_CHUNKD + 1);
+	for (unsigned i = 0; i < 8; i++) {
+		snprintf(path, sizeof(path), "/f%u", i);
+		b->op = (struct client_op){.path = path};
+		run_op(b, 0, CLIENT_INSPECT);
+		for (uint64_t n = 0; n < b->op.count; n++) {
+			const struct cr_chunk_info *c = &b->op.chunks[n];
+			unsigned node;
+
+			on_slow += c->index < 4 && strcmp(c->server_name, slow) == 0;
+			if (c->index < 4)
+				continue;
+			ck_assert_int_eq(sscanf(c->server_name, "chunkd-%u", &node), 1);
+			ck_assert_int_eq(sim_flip_bit(b->cluster->nodes[CLUSTER_CHUNKD + node - 1].io, c->segment,
+						 c->trailer_offset, 3),
+				0);
+		}
+		mem_free(b->op.chunks);
+	}
+	ck_assert_uint_gt(on_slow, 0);
+	slow_down(b, FACTOR);
+	longest(b, put, 100, 40);
+	ck_assert_uint_eq(client_of(b, 0)->disks.slowed, 1);
+	for (unsigned i = 0; i < 8; i++)
+		get(b, 0, i);
+}
+END_TEST
+
+UNIT_MAIN("tails", test_a_slow_chunk_that_nobody_vouches_for, test_puts_go_round_a_slow_disk,
+	test_gets_go_round_a_slow_disk, test_a_stalled_put_goes_to_a_fresh_domain,
 	test_a_stalled_put_leaves_a_chunk_and_adds_it, test_what_is_late_is_added_out_of_the_callers_memory,
 	test_what_leaves_the_callers_memory_is_waited_for, test_the_news_is_shared)
