@@ -9,7 +9,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-enum { HEARTBEAT_MS = 20, ELECTION_MS = 100, TICK_MS = 5, BODY_BYTES = 100 };
+enum { HEARTBEAT_MS = 20, ELECTION_MS = 100, TICK_MS = 5, BODY_BYTES = 100, WELL_MS = 5000 };
 
 static void fail(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void fail(struct world *w, const char *format, ...)
@@ -131,6 +131,38 @@ static uint32_t latest_config(const struct world_log *log, uint32_t *ret_before)
 	return latest;
 }
 
+/* Leader completeness: who was elected has all that was ever committed. */
+static void check_has_committed(struct world *w, struct world_node *n)
+{
+	for (uint64_t i = n->log.base_index + 1; i <= w->committed_count; i++) {
+		const struct world_entry *e = log_at(&n->log, i), *c = &w->committed[i - 1];
+
+		if (e && e->term == c->term && e->value == c->value)
+			continue;
+		fail(w, "node %u leads term %" PRIu64 " without %" PRIu64 ", which is committed", id_of(w, n),
+			n->core.term, i);
+		return;
+	}
+}
+
+/* What is acknowledged is on the disk, and is what the leader has. */
+static void check_acknowledged(struct world *w, struct world_node *n, const struct raft_message *m)
+{
+	const struct world_node *leader = &w->nodes[m->to - 1];
+	const struct world_entry *mine, *theirs;
+
+	if (m->appended.reject || m->appended.index <= n->log.base_index)
+		return;
+	mine = log_at(&n->disk, m->appended.index);
+	theirs = log_at(&leader->log, m->appended.index);
+	if (!mine)
+		fail(w, "node %u acknowledges %" PRIu64 ", which is not on its disk", id_of(w, n), m->appended.index);
+	else if (leader->up && leader->core.role == RAFT_LEADER && leader->core.term == n->core.term && theirs &&
+		theirs->term != mine->term)
+		fail(w, "node %u acknowledges %" PRIu64 " of term %" PRIu64 ", its leader's is of %" PRIu64,
+			id_of(w, n), m->appended.index, mine->term, theirs->term);
+}
+
 static void check_leader(struct world *w, struct world_node *n)
 {
 	uint64_t term = n->core.term;
@@ -143,8 +175,10 @@ static void check_leader(struct world *w, struct world_node *n)
 	}
 	if (w->leaders[term] && w->leaders[term] != id_of(w, n))
 		fail(w, "two leaders in term %" PRIu64 ": %" PRIu64 " and %u", term, w->leaders[term], id_of(w, n));
-	if (!w->leaders[term])
+	if (!w->leaders[term]) {
 		w->counts.elections++;
+		check_has_committed(w, n);
+	}
 	w->leaders[term] = id_of(w, n);
 }
 
@@ -396,8 +430,10 @@ static void snapshot_take(struct world *w, struct world_node *n, uint64_t to)
 	struct raft_message m = {.type = RAFT_SNAPSHOT};
 	struct raft_event event = {.type = RAFT_SNAPSHOT_TAKEN, .peer = to, .message = &m};
 
+	if (n->applied == 0 || n->applied < n->core.base_index)
+		return; /* one that is of no use: the core asks again */
 	m.snapshot.index = n->applied;
-	m.snapshot.term = raft_term_at(&n->core, n->applied);
+	m.snapshot.term = w->committed[n->applied - 1].term; /* the core may have forgotten it */
 	m.snapshot.config = w->configs[n->applied_config];
 	memcpy(m.snapshot.descriptor, &n->hash, 8);
 	memcpy(m.snapshot.descriptor + 8, &n->applied_config, 4);
@@ -512,6 +548,8 @@ static void step(
 			fail(w, "node %u: sends a malformed message of type %d", id_of(w, n), (int)messages[i].type);
 			return;
 		}
+		if (messages[i].type == RAFT_APPENDED)
+			check_acknowledged(w, n, &messages[i]);
 		if (messages[i].type == RAFT_APPEND && messages[i].append.fill)
 			fill_and_post(w, n, &messages[i]);
 		else
@@ -739,6 +777,34 @@ static bool agrees(struct world *w)
 	return leader->applied == w->committed_count;
 }
 
+/* With all well again: the group agrees, and goes on to serve; among replicas that work nobody broke the protocol. */
+static void check_serves(struct world *w)
+{
+	uint64_t reads;
+
+	for (uint32_t i = 0; i < WELL_MS && !w->fault[0] && !agrees(w); i++)
+		advance(w);
+	if (!agrees(w))
+		fail(w, "all is well for 5 s, and there is no leader whom all follow to the end of its log");
+	memset(w->reads, 0, sizeof(w->reads));
+	reads = w->counts.reads;
+	for (uint32_t i = 0; i < WELL_MS && !w->fault[0] && w->counts.reads == reads; i++) {
+		if (i % 100 == 0)
+			client_reads(w);
+		advance(w);
+	}
+	if (w->counts.reads == reads)
+		fail(w, "all is well, and a read comes to no end");
+	client_submits(w);
+	for (uint32_t i = 0; i < WELL_MS && !w->fault[0] && !agrees(w); i++)
+		advance(w);
+	if (!agrees(w))
+		fail(w, "all is well, and an entry comes to no end");
+	for (uint32_t i = 0; i < w->node_count; i++)
+		if (w->nodes[i].core.refused)
+			fail(w, "node %u refused %" PRIu64 " messages of its peers", i + 1, w->nodes[i].core.refused);
+}
+
 static void found(struct world *w)
 {
 	uint32_t count = 1 + 2 * (uint32_t)rng_below(&w->rng, 3);
@@ -801,10 +867,7 @@ bool world_history(uint64_t seed, bool trace, struct world_counts *counts, char 
 			trouble(w);
 	}
 	heal(w);
-	for (uint32_t i = 0; i < 5000 && !w->fault[0] && !agrees(w); i++)
-		advance(w);
-	if (!w->fault[0] && !agrees(w))
-		fail(w, "all is well for 5 s, and there is no leader whom all follow to the end of its log");
+	check_serves(w);
 	for (uint32_t i = 0; i < w->node_count; i++) {
 		const struct raft_core *core = &w->nodes[i].core;
 

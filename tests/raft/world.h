@@ -9,7 +9,8 @@
  *   apply               in order, only what is committed and durable here; equal states after equal entries
  *   configuration       of a core is always the latest in its log, whatever was cut
  *   reads               see all that had been committed anywhere when they were asked for
- *   liveness            when all is well again there is a leader, and every member gets to the same state
+ *   completeness        who is elected has all that is committed; what is acknowledged is on disk, and is the leader's
+ *   liveness            when all is well again there is a leader, every member gets to the same state, reads and entries come to an end
  *
  * The driver in here works an update off in the order that raft.h asks for; a crash may come between any two of its steps.
  */
