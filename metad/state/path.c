@@ -52,6 +52,8 @@ int state_inode_get(struct state *s, uint64_t id, struct state_inode *ret_inode)
 	struct state_key key;
 	struct slice value;
 
+	if (id == 0)
+		return ERR_NOENT; /* of no inode; and of the empty slots in memory */
 	if (state__dir_get(s, id, ret_inode))
 		return 0;
 	state_key_id(&key, STATE_TABLE_INODE, id);
@@ -68,6 +70,7 @@ int state_inode_get(struct state *s, uint64_t id, struct state_inode *ret_inode)
 
 void state__inode_put(struct state *s, const struct state_inode *inode)
 {
+	CHECK(inode->id != 0);
 	if (inode->type != STATE_TYPE_DIR || !state__dir_put(s, inode))
 		state__inode_write(s, inode);
 }

@@ -110,4 +110,21 @@ START_TEST(test_removed_rows_stay_away)
 }
 END_TEST
 
-UNIT_MAIN("state_dirs", test_rows_are_written, test_a_slot_of_two, test_names_go, test_removed_rows_stay_away)
+/* Nothing has the number 0, but the empty slots. */
+START_TEST(test_no_inode)
+{
+	state_bed_open(b);
+	ck_assert_int_eq(state_inode_get(&b->s, 0, &b->inode), ERR_NOENT);
+	for (int i = 0; i < DIRS; i++) { /* one of them lies in the slot of 0 */
+		char path[16];
+
+		snprintf(path, sizeof(path), "d%d", i);
+		make(path);
+	}
+	ck_assert_int_eq(state_inode_get(&b->s, 0, &b->inode), ERR_NOENT);
+	state_bed_close(b);
+}
+END_TEST
+
+UNIT_MAIN("state_dirs", test_rows_are_written, test_a_slot_of_two, test_names_go, test_removed_rows_stay_away,
+	test_no_inode)
