@@ -2,7 +2,6 @@
 #include "common/kv/kv_backend.h"
 #include "common/base/limits.h"
 #include "common/base/rng.h"
-#include "common/io/io_sim.h"
 #include "tests/lib/real_loop.h"
 #include "tests/lib/unit.h"
 #include <fcntl.h>
@@ -264,108 +263,6 @@ START_TEST(test_trim_index)
 		close_kv(&l, kv);
 		real_loop_fini(&l);
 	}
-}
-END_TEST
-
-static struct kv *open_sim_kv(struct io *host, uint64_t *ret_applied)
-{
-	const struct kv_options options = {.dir = "/kv", .backend = &kv_mem, .freeze_bytes = 1};
-	struct err err;
-	struct kv *kv;
-	int rc = kv_open(host, &options, &kv, ret_applied, &err);
-
-	ck_assert_msg(rc == 0, "%s", err.text);
-	return kv;
-}
-
-static int settle_one(struct kv *kv, uint64_t index)
-{
-	struct err err;
-
-	kv_put(kv, text("key"), text("value"));
-	kv_applied(kv, index);
-	return kv_settle(kv, &err);
-}
-
-/*
- * The sync of a commit fails, the process dies of it, and the commit before is still seen, but no later sync makes it durable. The log
- * behind it is needed until a commit of the next life is durable.
- */
-START_TEST(test_trim_index_after_a_failed_sync)
-{
-	for (uint64_t commits = 1; commits <= 3; commits++) {
-		struct sim *sim = sim_new(&(struct sim_options){.seed = commits});
-		struct io *host = sim_host_add(sim, "host", 64 << 20);
-		uint64_t applied, trim;
-		struct kv *kv;
-
-		ck_assert_int_eq(io_mkdir(host, "/kv", 0700), 0);
-		ck_assert_int_eq(io_sync_dir(host, "/"), 0);
-		kv = open_sim_kv(host, &applied);
-		for (uint64_t index = 1; index <= 4; index++)
-			ck_assert_int_eq(settle_one(kv, index), 0);
-		sim_fault_after(host, SIM_FAULT_SYNC, 1, ERR_IO);
-		ck_assert_int_eq(settle_one(kv, 5), ERR_IO);
-		sim_set_loss(host, SIM_LOSS_NONE);
-		sim_host_crash(host);
-		sim_host_restart(host);
-
-		kv = open_sim_kv(host, &applied);
-		ck_assert_uint_eq(applied, 4);
-		for (uint64_t index = 5; index < 5 + commits; index++)
-			ck_assert_int_eq(settle_one(kv, index), 0);
-		trim = kv_trim_index(kv);
-		sim_set_loss(host, SIM_LOSS_ALL);
-		sim_host_crash(host);
-		sim_host_restart(host);
-
-		kv = open_sim_kv(host, &applied);
-		ck_assert_uint_ge(applied, trim);
-		kv_abandon(kv);
-		sim_free(sim);
-	}
-}
-END_TEST
-
-static void open_sim_run(void *ctx)
-{
-	uint64_t applied;
-
-	(void)open_sim_kv(ctx, &applied);
-}
-
-/* The process is killed at each sync of its first start in turn: the table that is seen then is durable before the log behind it goes. */
-START_TEST(test_killed_at_syncs_of_the_first_start)
-{
-	uint64_t nth = 0, applied, trim;
-	bool is_open;
-
-	do {
-		struct sim *sim = sim_new(&(struct sim_options){.seed = 5});
-		struct io *host = sim_host_add(sim, "host", 64 << 20);
-		struct kv *kv;
-
-		ck_assert_int_eq(io_mkdir(host, "/kv", 0700), 0);
-		ck_assert_int_eq(io_sync_dir(host, "/"), 0);
-		sim_set_loss(host, SIM_LOSS_NONE);
-		sim_stop_at_sync(host, ++nth, NULL, NULL);
-		is_open = sim_try(sim, open_sim_run, host);
-		sim_stop_at_sync(host, 0, NULL, NULL);
-		sim_host_crash(host);
-		sim_host_restart(host);
-		kv = open_sim_kv(host, &applied);
-		ck_assert_int_eq(settle_one(kv, applied + 1), 0);
-		trim = kv_trim_index(kv);
-		ck_assert_uint_eq(trim, 1);
-		sim_set_loss(host, SIM_LOSS_ALL);
-		sim_host_crash(host);
-		sim_host_restart(host);
-		kv = open_sim_kv(host, &applied);
-		ck_assert_uint_ge(applied, trim);
-		kv_abandon(kv);
-		sim_free(sim);
-	} while (!is_open);
-	ck_assert_uint_gt(nth, 2);
 }
 END_TEST
 
@@ -700,6 +597,5 @@ START_TEST(test_snapshot)
 }
 END_TEST
 
-UNIT_MAIN("kv", test_example, test_snapshot, test_against_a_model, test_trim_index, test_trim_index_after_a_failed_sync,
-	test_killed_at_syncs_of_the_first_start, test_bounds_and_pressure, test_damaged_value, test_in_use,
+UNIT_MAIN("kv", test_example, test_snapshot, test_against_a_model, test_trim_index, test_bounds_and_pressure, test_damaged_value, test_in_use,
 	test_bad_files, test_reads_go_on_after_a_failed_commit, test_full)
