@@ -65,9 +65,6 @@ void segments_sync(struct segments *segments, uint32_t segment, struct segment_s
 /* NNNNNNNN-CLASS; false for any other name. */
 bool segment_parse_name(const char *name, uint32_t *ret_number, enum alloc_class *ret_class);
 
-/* NNNNNNNN-CLASS; false for any other name. */
-bool segment_parse_name(const char *name, uint32_t *ret_number, enum alloc_class *ret_class);
-
 /* What uploads of this class could still get: free extents, and segments not made yet. */
 uint64_t segments_free_bytes(const struct segments *segments, enum alloc_class class);
 /* Asks the file system anew how much is left, for later calls of the above. */

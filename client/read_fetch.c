@@ -236,19 +236,17 @@ static void lists_done(struct rpc_call *call, int status, const ProtobufCMessage
 	struct read_lists *l = CONTAINER_OF(call, struct read_lists, call);
 	struct read_job *j = l->job;
 	const Craton__ListsReply *reply = (const Craton__ListsReply *)msg;
-	bool any = false;
 
 	(void)payload_len;
 	for (size_t i = 0; status == 0 && reply && i < reply->n_lists; i++) {
 		const Craton__List *in = reply->lists[i];
 
 		if (in->index < read_geom(j)->k)
-			any |= layout_learn_list(j->args.block, (uint8_t)in->index, in->crcs.data, in->crcs.len) == 0;
+			(void)layout_learn_list(j->args.block, (uint8_t)in->index, in->crcs.data, in->crcs.len);
 	}
 	if (status < 0 && disks_is_failure(status))
 		disks_failed(&j->args.client->disks, j->args.block->chunks[l->index].disk);
-	/* It was asked once: what it did not give now it will not give later. */
-	(void)any;
+	/* It was asked once: what it did not give now, or gave wrong, it will not give later. */
 	j->lanes[l->index].list_failed = true;
 	j->lists = NULL;
 	mem_free(l);

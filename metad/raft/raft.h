@@ -267,7 +267,7 @@ void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event 
 	struct raft_update *ret_update);
 
 /*
- * A RAFT_APPEND with append.fill: the driver has bodies up to `last` for it. Sets last, runs and prev_term; at least one entry goes, and
+ * A RAFT_APPEND with append.fill: the driver has bodies up to `last` for it. Sets last and runs; at least one entry goes, and
  * perhaps fewer than offered: as many as there is room for runs. The driver sets has_config and config if the last is one, and ends
  * a message behind a configuration. False: the log has changed and this message is void.
  */

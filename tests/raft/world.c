@@ -268,7 +268,6 @@ static void sync_begin(struct world *w, struct world_node *n)
 		return;
 	log_copy(&n->syncing, &n->log);
 	n->sync_busy = true;
-	n->cut_since_sync = false;
 	n->sync_epoch = n->core.epoch;
 	n->sync_last = n->core.last_index;
 	n->sync_at_ms =
@@ -518,7 +517,6 @@ static void step(
 		TRACE(w, "node %u cuts from %" PRIu64, id_of(w, n), u.truncate_from);
 		w->counts.cuts++;
 		w->counts.rollbacks += config >= u.truncate_from;
-		n->cut_since_sync = true;
 		log_cut(&n->log, u.truncate_from);
 	}
 	if (u.append.kind)

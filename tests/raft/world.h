@@ -45,7 +45,7 @@ struct world_node {
 	struct raft_core core;
 	uint64_t disk_term, disk_vote; /* meta */
 	struct world_log disk, syncing, log;
-	bool sync_busy, cut_since_sync;
+	bool sync_busy;
 	uint64_t dies_at_ms; /* 0: not soon */
 	uint64_t sync_at_ms, sync_epoch, sync_last;
 	uint64_t applied, hash, clock_ms;

@@ -28,6 +28,13 @@ static struct kv *open_sim_kv(struct io *host, uint64_t *ret_applied)
 	return kv;
 }
 
+static void power_cut(struct io *host, enum sim_loss loss)
+{
+	sim_set_loss(host, loss);
+	sim_host_crash(host);
+	sim_host_restart(host);
+}
+
 static int settle_one(struct kv *kv, uint64_t index)
 {
 	struct err err;
@@ -56,18 +63,14 @@ START_TEST(test_trim_index_after_a_failed_sync)
 			ck_assert_int_eq(settle_one(kv, index), 0);
 		sim_fault_after(host, SIM_FAULT_SYNC, 1, ERR_IO);
 		ck_assert_int_eq(settle_one(kv, 5), ERR_IO);
-		sim_set_loss(host, SIM_LOSS_NONE);
-		sim_host_crash(host);
-		sim_host_restart(host);
+		power_cut(host, SIM_LOSS_NONE);
 
 		kv = open_sim_kv(host, &applied);
 		ck_assert_uint_eq(applied, 4);
 		for (uint64_t index = 5; index < 5 + commits; index++)
 			ck_assert_int_eq(settle_one(kv, index), 0);
 		trim = kv_trim_index(kv);
-		sim_set_loss(host, SIM_LOSS_ALL);
-		sim_host_crash(host);
-		sim_host_restart(host);
+		power_cut(host, SIM_LOSS_ALL);
 
 		kv = open_sim_kv(host, &applied);
 		ck_assert_uint_ge(applied, trim);
@@ -107,9 +110,7 @@ START_TEST(test_killed_at_syncs_of_the_first_start)
 		ck_assert_int_eq(settle_one(kv, applied + 1), 0);
 		trim = kv_trim_index(kv);
 		ck_assert_uint_eq(trim, 1);
-		sim_set_loss(host, SIM_LOSS_ALL);
-		sim_host_crash(host);
-		sim_host_restart(host);
+		power_cut(host, SIM_LOSS_ALL);
 		kv = open_sim_kv(host, &applied);
 		ck_assert_uint_ge(applied, trim);
 		kv_abandon(kv);
