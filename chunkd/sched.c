@@ -12,20 +12,38 @@ void sched_init(struct sched *s, struct io *io)
 		list_init(&s->queues[i]);
 }
 
+static bool has_place(const struct sched *s, const struct sched_op *op)
+{
+	return s->running == 0 || (s->running < SCHED_DEPTH && s->running_bytes + op->bytes <= SCHED_BYTES);
+}
+
+static void give_to_kernel(struct sched *s, struct sched_op *op)
+{
+	s->running++;
+	s->running_bytes += op->bytes;
+	io_submit(s->io, &op->io);
+}
+
+static struct sched_op *first_waiting(struct sched *s)
+{
+	for (int i = 0; i < SCHED_CLASSES; i++)
+		if (!list_empty(&s->queues[i]))
+			return LIST_ENTRY(s->queues[i].next, struct sched_op, link);
+	return NULL;
+}
+
 void sched_io_done(struct io_op *io)
 {
 	struct sched_op *op = CONTAINER_OF(io, struct sched_op, io);
 	struct sched *s = op->sched;
+	struct sched_op *next;
 
 	s->running--;
-	for (int i = 0; i < SCHED_CLASSES && s->waiting && s->running < SCHED_DEPTH; i++) {
-		struct list *n = list_pop_front(&s->queues[i]);
-
-		if (!n)
-			continue;
+	s->running_bytes -= op->bytes;
+	while ((next = first_waiting(s)) && has_place(s, next)) {
 		s->waiting--;
-		s->running++;
-		io_submit(s->io, &LIST_ENTRY(n, struct sched_op, link)->io);
+		list_remove(&next->link);
+		give_to_kernel(s, next);
 	}
 	op->done(op);
 }
@@ -35,9 +53,9 @@ void sched_submit(struct sched *s, enum sched_class class, struct sched_op *op)
 	CHECK(class < SCHED_CLASSES);
 	op->sched = s;
 	CHECK(op->io.done == sched_io_done);
-	if (s->running < SCHED_DEPTH) {
-		s->running++;
-		io_submit(s->io, &op->io);
+	op->bytes = io_op_bytes(&op->io);
+	if (!s->waiting && has_place(s, op)) {
+		give_to_kernel(s, op);
 		return;
 	}
 	s->waiting++;

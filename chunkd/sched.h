@@ -13,8 +13,12 @@
 enum sched_class { SCHED_FOREGROUND, SCHED_REPAIR, SCHED_SCRUB, SCHED_BALANCE, SCHED_CLASSES };
 
 enum {
-	SCHED_DEPTH =
-		64, /* in the kernel: this disk's throughput is flat beyond 32 I/Os of 1 MiB; twice that for small ones */
+	SCHED_DEPTH = 64, /* I/Os in the kernel at most */
+	/*
+	 * Their bytes at most. A disk shares its bandwidth among all that it was given: of 100 MiB everything comes late and at once, and it
+	 * then stands idle while that is sent. Enough for the product of bandwidth and latency of the fastest SSD.
+	 */
+	SCHED_BYTES = 4 << 20,
 	SCHED_QUEUE =
 		4096, /* waiting: beyond it new requests are refused (memory is bounded by the buffers they hold) */
 };
@@ -23,13 +27,16 @@ struct sched {
 	struct io *io;
 	struct list queues[SCHED_CLASSES];
 	uint32_t running, waiting;
+	uint64_t running_bytes;
 };
 
 struct sched_op {
 	struct io_op io;                   /* a read or write, prepared with sched_io_done */
 	void (*done)(struct sched_op *op); /* never from inside sched_submit; io.result holds */
-	struct sched *sched;               /* private */
+	/* private */
+	struct sched *sched;
 	struct list link;
+	uint64_t bytes;
 };
 
 void sched_init(struct sched *s, struct io *io);

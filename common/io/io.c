@@ -134,6 +134,12 @@ size_t io__iov_bytes(const struct iovec *iov, int iov_count)
 	return bytes;
 }
 
+size_t io_op_bytes(const struct io_op *op)
+{
+	CHECK(op->kind == IO_READ || op->kind == IO_WRITE || op->kind == IO_SEND || op->kind == IO_RECV);
+	return io__iov_bytes(op->rw.iov, op->rw.iov_count);
+}
+
 int io__iov_rest(const struct iovec *iov, int iov_count, size_t skip, struct iovec *out)
 {
 	int n = 0;

@@ -119,6 +119,8 @@ void io_submit(struct io *io, struct io_op *op);
 void io_cancel(struct io *io, struct io_op *op);
 /* True between io_submit and the start of `done`; false for a zeroed op. */
 bool io_pending(const struct io_op *op);
+/* Of a read, write, send or receive: as prepared, not what was done of it. */
+size_t io_op_bytes(const struct io_op *op);
 
 /* ---- the loop ---- */
 
