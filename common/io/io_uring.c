@@ -5,7 +5,8 @@
  *
  * Choices, measured elsewhere: no polling thread, no zero-copy send, no multishot receive (all slower here);
  * completion work is deferred to the loop's own thread where the kernel can (DEFER_TASKRUN, 6.1). The ring starts
- * disabled and is enabled by the first io_run, because DEFER_TASKRUN binds it to that thread.
+ * disabled and is enabled by the first io_run, because DEFER_TASKRUN binds it to that thread. A large receive waits
+ * until half a MiB of it is there (SO_RCVLOWAT, never more than its rest): a wake-up costs more than copying a packet.
  *
  * Invariants: (1) the user data of a request is its operation, with a tag in the low bits; a cancel carries its own
  * tag and is never dereferenced when it completes, since its operation may be gone; (2) cancels are issued before
@@ -26,11 +27,15 @@
 #include "common/io/io_real.h"
 
 enum {
-	URING_ENTRIES = 512,      /* requests of one system call */
-	URING_COMPLETIONS = 8192, /* more than this spill into the kernel's own list: slower, not lost */
-	URING_BUFFERS_MAX = 256,  /* registered: a daemon allocates bulk memory in a few large pieces */
-	URING_BATCH = 256,        /* completions taken at once */
-	URING_SCRATCH = 16,       /* vectors of continued operations between two system calls */
+	URING_ENTRIES = 512,          /* requests of one system call */
+	URING_COMPLETIONS = 8192,     /* more than this spill into the kernel's own list: slower, not lost */
+	URING_BUFFERS_MAX = 256,      /* registered: a daemon allocates bulk memory in a few large pieces */
+	URING_BATCH = 256,            /* completions taken at once */
+	URING_SCRATCH = 16,           /* vectors of continued operations between two system calls */
+	URING_COPY_BYTES = 256 << 10, /* sent in one turn: worth a call of their own for the files' requests */
+	URING_LOWAT_MIN = 64 << 10,   /* receives of less are not worth waiting for */
+	URING_LOWAT_MAX = 512 << 10,  /* gathered by the kernel before it wakes us */
+	URING_LOWAT_FDS = 4096,       /* sockets with greater numbers take what comes */
 };
 _Static_assert(IO_IOV_MAX <= IOV_MAX, "a vector goes to the kernel whole");
 
@@ -51,6 +56,8 @@ struct uring {
 	struct list cancels; /* operations in the kernel, to be canceled at the next flush */
 	struct iovec scratch[URING_SCRATCH][IO_IOV_MAX];
 	uint32_t scratch_used;
+	bool polls_first;           /* the kernel can wait before it tries (5.19) */
+	int lowat[URING_LOWAT_FDS]; /* SO_RCVLOWAT of each socket; 0: as it was made, 1 */
 
 	struct uring_buffer buffers[URING_BUFFERS_MAX]; /* by address */
 	uint32_t buffer_count, free_count;
@@ -135,15 +142,44 @@ static void uring_fill_rw(
 		sqe->rw_flags = RWF_DSYNC;
 }
 
-static void uring_fill_message(struct io_uring_sqe *sqe, struct io_op *op, const struct iovec *iov, int count)
+/* The bytes that a receive should wait for, so that a payload wakes us a few times and not once a packet; 1: any. */
+static int uring_wanted(const struct uring *u, const struct io_op *op, const struct iovec *iov, int count)
+{
+	size_t rest = io__iov_bytes(iov, count);
+
+	if (!u->polls_first || !(op->flags & IO_RECV_ALL) || rest < URING_LOWAT_MIN)
+		return 1;
+	return rest < URING_LOWAT_MAX ? (int)rest : URING_LOWAT_MAX;
+}
+
+/* False: not to be had; the receive then takes what comes. */
+static bool uring_set_lowat(struct uring *u, int fd, int bytes)
+{
+	if (fd >= URING_LOWAT_FDS)
+		return bytes == 1;
+	if ((u->lowat[fd] ? u->lowat[fd] : 1) == bytes)
+		return true;
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)))
+		return false;
+	u->lowat[fd] = bytes;
+	return true;
+}
+
+static void uring_fill_message(
+	struct uring *u, struct io_uring_sqe *sqe, struct io_op *op, const struct iovec *iov, int count)
 {
 	struct uring_slot *slot = uring_slot_of(op);
-	int flags = 0;
+	int flags = 0, wanted = 0;
 
-	if (op->kind == IO_SEND)
+	if (op->kind == IO_SEND) {
 		flags = MSG_NOSIGNAL | MSG_WAITALL;
-	else if (op->flags & IO_RECV_ALL)
-		flags = MSG_WAITALL;
+	} else {
+		wanted = uring_wanted(u, op, iov, count);
+		if (!uring_set_lowat(u, op->fd, wanted))
+			wanted = 1;
+		if (wanted == 1 && op->flags & IO_RECV_ALL)
+			flags = MSG_WAITALL;
+	}
 	if (count == 1) {
 		io_uring_prep_rw(op->kind == IO_SEND ? IORING_OP_SEND : IORING_OP_RECV, sqe, op->fd, iov->iov_base,
 			(unsigned)iov->iov_len, 0);
@@ -155,6 +191,8 @@ static void uring_fill_message(struct io_uring_sqe *sqe, struct io_op *op, const
 			op->kind == IO_SEND ? IORING_OP_SENDMSG : IORING_OP_RECVMSG, sqe, op->fd, &slot->msg, 1, 0);
 	}
 	sqe->msg_flags = (uint32_t)flags;
+	if (wanted > 1)
+		sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
 }
 
 static void uring_fill(struct uring *u, struct io_uring_sqe *sqe, struct io_op *op)
@@ -174,7 +212,7 @@ static void uring_fill(struct uring *u, struct io_uring_sqe *sqe, struct io_op *
 		if (op->kind == IO_READ || op->kind == IO_WRITE)
 			uring_fill_rw(u, sqe, op, iov, count);
 		else
-			uring_fill_message(sqe, op, iov, count);
+			uring_fill_message(u, sqe, op, iov, count);
 	} else if (op->kind == IO_SYNC) {
 		io_uring_prep_fsync(sqe, op->fd, IORING_FSYNC_DATASYNC);
 	} else if (op->kind == IO_ACCEPT) {
@@ -249,6 +287,48 @@ static int uring_prepare_turn(struct uring *u)
 	return 0;
 }
 
+static bool uring_is_file(const struct io_op *op)
+{
+	return op->kind == IO_READ || op->kind == IO_WRITE || op->kind == IO_SYNC;
+}
+
+/*
+ * The kernel takes requests in order, copies what is sent as it comes to it, and holds back reads and writes of files until it has
+ * seen all requests of the call (its plug). Where there is much to copy, the files' requests get a call of their own first.
+ */
+static bool uring_files_go_first(const struct io_real *r)
+{
+	size_t copied = 0;
+	bool files = false;
+
+	LIST_FOREACH(it, &r->pending) {
+		const struct io_op *op = LIST_ENTRY(it, struct io_op, link);
+
+		if (uring_is_file(op))
+			files = true;
+		else if (op->kind == IO_SEND)
+			copied += io__iov_bytes(op->rw.iov, op->rw.iov_count);
+	}
+	return files && copied >= URING_COPY_BYTES;
+}
+
+/* False: the kernel takes no more at present; what is left stays in `pending`. */
+static bool uring_issue_pending(struct uring *u, bool files_only)
+{
+	LIST_FOREACH_SAFE(it, &u->real.pending) {
+		struct io_op *op = LIST_ENTRY(it, struct io_op, link);
+
+		if (files_only && !uring_is_file(op))
+			continue;
+		list_remove(&op->link);
+		if (!uring_issue(u, op)) {
+			list_push_front(&u->real.pending, &op->link);
+			return false;
+		}
+	}
+	return true;
+}
+
 static int uring_flush(struct io_real *r)
 {
 	struct uring *u = uring_of(r);
@@ -263,12 +343,14 @@ static int uring_flush(struct io_real *r)
 			return 0;
 		}
 	}
-	while ((n = list_pop_front(&r->pending))) {
-		if (!uring_issue(u, LIST_ENTRY(n, struct io_op, link))) {
-			list_push_front(&r->pending, n);
+	if (uring_files_go_first(r)) {
+		if (!uring_issue_pending(u, true))
 			return 0;
-		}
+		/* What it does not take goes with the turn's own call, which also tells why. */
+		if (io_uring_submit(&u->ring) >= 0)
+			u->scratch_used = 0;
 	}
+	(void)uring_issue_pending(u, false);
 	return 0;
 }
 
@@ -316,6 +398,12 @@ static void uring_transferred(struct uring *u, struct io_op *op, int res)
 	}
 }
 
+static void uring_new_socket(struct uring *u, int fd)
+{
+	if (fd < URING_LOWAT_FDS)
+		u->lowat[fd] = 1;
+}
+
 static void uring_accepted(struct uring *u, struct io_op *op, int res)
 {
 	struct sockaddr_in6 sa;
@@ -329,6 +417,7 @@ static void uring_accepted(struct uring *u, struct io_op *op, int res)
 		return;
 	}
 	io_sock_nodelay(res);
+	uring_new_socket(u, res);
 	sa = uring_slot_of(op)->name.sa;
 	io__addr_from_os(&sa, &op->accept.peer);
 	io_real_ready(&u->real, op, res);
@@ -343,6 +432,8 @@ static void uring_connected(struct uring *u, struct io_op *op, int res)
 	op->fd = -1;
 	if (rc < 0)
 		close(fd);
+	else
+		uring_new_socket(u, fd);
 	io_real_ready(&u->real, op, rc < 0 ? rc : fd);
 }
 
@@ -567,6 +658,7 @@ int io_uring_new(struct io **ret_io, struct err *err)
 		return rc;
 	}
 	list_init(&u->cancels);
+	u->polls_first = u->ring.flags & IORING_SETUP_DEFER_TASKRUN;
 	if (io_uring_register_buffers_sparse(&u->ring, URING_BUFFERS_MAX) == 0) {
 		for (uint32_t i = 0; i < URING_BUFFERS_MAX; i++)
 			u->free_slots[u->free_count++] = i;

@@ -83,6 +83,56 @@ IO_TEST(test_large_transfer)
 	mem_free(in);
 }
 
+/*
+ * A payload that comes in drips, then a byte, then a payload again, and at last one that is broken off: none of them waits for bytes that
+ * belong to what comes after it, whatever the loop asked the kernel to gather first.
+ */
+IO_TEST(test_payload_in_drips)
+{
+	static const size_t drips[] = {1, 70000, 200000, 29999, 300000, 1, 99999};
+	enum { PAYLOAD = 700000 };
+	struct world_op send = {0}, recv = {0};
+	uint8_t *out = mem_alloc(PAYLOAD), *in = mem_zalloc(PAYLOAD);
+	int client, server;
+	struct rng rng;
+
+	rng_init(&rng, 2);
+	rng_bytes(&rng, out, PAYLOAD);
+	world_connect(w, &client, &server);
+	for (int round = 0; round < 2; round++) {
+		size_t at = 0;
+
+		memset(in, 0, PAYLOAD);
+		world_recv(w, &recv, server, in, PAYLOAD, IO_RECV_ALL);
+		for (size_t i = 0; i < ARRAY_COUNT(drips); i++) {
+			ck_assert(io_pending(&recv.op));
+			world_send(w, &send, client, out + at, drips[i]);
+			WORLD_WAIT(w, &send);
+			at += drips[i];
+		}
+		ck_assert_uint_eq(at, PAYLOAD);
+		WORLD_WAIT(w, &recv);
+		ck_assert_int_eq(recv.op.result, PAYLOAD);
+		ck_assert(memcmp(in, out, PAYLOAD) == 0);
+		/* One byte, by a receive that takes what there is, and by one that takes all. */
+		for (int all = 0; all < 2; all++) {
+			world_recv(w, &recv, server, in, 1, all ? IO_RECV_ALL : 0);
+			world_send(w, &send, client, out, 1);
+			WORLD_WAIT(w, &send, &recv);
+			ck_assert_int_eq(recv.op.result, 1);
+		}
+	}
+	world_recv(w, &recv, server, in, PAYLOAD, IO_RECV_ALL);
+	world_send(w, &send, client, out, PAYLOAD / 2);
+	WORLD_WAIT(w, &send);
+	io_close(w->io, client);
+	WORLD_WAIT(w, &recv);
+	ck_assert_int_eq(recv.op.result, ERR_CONNRESET);
+	io_close(w->io, server);
+	mem_free(out);
+	mem_free(in);
+}
+
 IO_TEST(test_peer_close)
 {
 	struct world_op send = {0}, recv = {0};
@@ -677,7 +727,7 @@ START_TEST(test_auto_without_uring)
 }
 END_TEST
 
-UNIT_MAIN("io", test_addr, test_connection_to_itself_is_refused, IO_TESTS(test_echo), IO_TESTS(test_large_transfer), IO_TESTS(test_peer_close),
+UNIT_MAIN("io", test_addr, test_connection_to_itself_is_refused, IO_TESTS(test_echo), IO_TESTS(test_large_transfer), IO_TESTS(test_payload_in_drips), IO_TESTS(test_peer_close),
 	IO_TESTS(test_send_to_closed_peer), IO_TESTS(test_connect_refused), IO_TESTS(test_listen_in_use),
 	IO_TESTS(test_many_connections), IO_TESTS(test_shutdown_ends_pending), IO_TESTS(test_cancel),
 	IO_TESTS(test_timers_in_order), IO_TESTS(test_resubmit_in_done), IO_TESTS(test_offload),
