@@ -134,7 +134,7 @@ static bool epoll_try_accept(struct io_op *op, int64_t *ret_result)
 		int fd = accept4(op->fd, (struct sockaddr *)&sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
-			io_sock_nodelay(fd);
+			io_sock_accepted(fd);
 			io__addr_from_os(&sa, &op->accept.peer);
 			*ret_result = fd;
 			return true;

@@ -77,7 +77,7 @@ void io_real_random(struct io *io, void *out, size_t len);
 
 int io_sock_listen(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_addr *ret_bound, struct err *err);
 int io_sock_open(const struct io_addr *to, bool is_nonblocking); /* fd or err */
-void io_sock_nodelay(int fd);
+void io_sock_accepted(int fd);
 int io_sock_connected(int fd); /* a connect has succeeded: 0, or why it is none; does not close */
 void io_sock_shutdown(struct io *io, int fd);
 

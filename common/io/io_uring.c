@@ -416,7 +416,7 @@ static void uring_accepted(struct uring *u, struct io_op *op, int res)
 		io_real_ready(&u->real, op, io__err(-res));
 		return;
 	}
-	io_sock_nodelay(res);
+	io_sock_accepted(res);
 	uring_new_socket(u, res);
 	sa = uring_slot_of(op)->name.sa;
 	io__addr_from_os(&sa, &op->accept.peer);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -45,6 +46,43 @@ IO_TEST(test_echo)
 	WORLD_WAIT(w, &send, &recv);
 	ck_assert_int_eq(recv.op.result, 5);
 	ck_assert_mem_eq(buf + 8, "hello", 5);
+	io_close(w->io, client);
+	io_close(w->io, server);
+}
+
+/* Pacing costs timers: within a host it is off, at both ends, where the kernel has anything else. */
+static void assert_unpaced(int fd)
+{
+	char name[16] = "";
+	socklen_t len = sizeof(name);
+
+	ck_assert_int_eq(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len), 0);
+	ck_assert_str_eq(name, "cubic");
+}
+
+static bool kernel_has_cubic(void)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0), rc;
+
+	ck_assert_int_ge(fd, 0);
+	rc = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+	close(fd);
+	return rc == 0;
+}
+
+IO_TEST(test_local_connections_are_not_paced)
+{
+	int client, server;
+
+	if (!strcmp(io_backend_name(w->io), "sim"))
+		return;
+	if (!kernel_has_cubic()) {
+		printf("skipped: this kernel has no cubic, or does not allow it\n");
+		return;
+	}
+	world_connect(w, &client, &server);
+	assert_unpaced(client);
+	assert_unpaced(server);
 	io_close(w->io, client);
 	io_close(w->io, server);
 }
@@ -727,7 +765,7 @@ START_TEST(test_auto_without_uring)
 }
 END_TEST
 
-UNIT_MAIN("io", test_addr, test_connection_to_itself_is_refused, IO_TESTS(test_echo), IO_TESTS(test_large_transfer), IO_TESTS(test_payload_in_drips), IO_TESTS(test_peer_close),
+UNIT_MAIN("io", test_addr, test_connection_to_itself_is_refused, IO_TESTS(test_echo), IO_TESTS(test_large_transfer), IO_TESTS(test_local_connections_are_not_paced), IO_TESTS(test_payload_in_drips), IO_TESTS(test_peer_close),
 	IO_TESTS(test_send_to_closed_peer), IO_TESTS(test_connect_refused), IO_TESTS(test_listen_in_use),
 	IO_TESTS(test_many_connections), IO_TESTS(test_shutdown_ends_pending), IO_TESTS(test_cancel),
 	IO_TESTS(test_timers_in_order), IO_TESTS(test_resubmit_in_done), IO_TESTS(test_offload),
