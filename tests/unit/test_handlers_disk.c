@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may speak for a server and its disks: registration, heartbeats, the keys that come with them. */
+#include "tests/lib/metad_bed.h"
+#include "tests/lib/unit.h"
+
+static struct metad_bed bed, *const b = &bed;
+
+START_TEST(test_registration)
+{
+	static const uint8_t other[32] = "not the secret";
+
+	metad_bed_open_sim(b, 3);
+	ck_assert_int_eq(bed_register(b, 1, other), ERR_ACCES);
+	ck_assert_ptr_nonnull(strstr(((Craton__RegisterReply *)b->reply)->error, "secret"));
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	ck_assert_uint_eq(b->servers[1].generation, 1);
+	ck_assert_uint_eq(b->heartbeat_ms, 1000);
+	ck_assert(!bed_beat(b, 1, 0));
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	ck_assert_uint_eq(b->servers[1].generation, 2);
+	ck_assert(!bed_beat(b, 1, 0));
+	b->servers[1].generation = 1; /* an old image of it */
+	ck_assert(bed_beat(b, 1, 0));
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), ERR_GENERATION);
+	ck_assert_ptr_nonnull(strstr(((Craton__RegisterReply *)b->reply)->error, "old image"));
+	b->servers[2].disk = 77;
+	ck_assert_int_eq(bed_register(b, 2, b->options.secret), ERR_WRONG_CLUSTER);
+	metad_bed_close(b);
+}
+END_TEST
+
+/* A disk's number, generation and even its server's uuid are no secrets; to speak for it takes the cluster's. */
+START_TEST(test_nobody_speaks_for_another_ones_disk)
+{
+	Craton__HeartbeatRequest req = CRATON__HEARTBEAT_REQUEST__INIT;
+	Craton__DiskBeat beat = CRATON__DISK_BEAT__INIT, *beats[] = {&beat};
+	uint8_t uuid[16] = {2}, mac[32];
+
+	metad_bed_open_sim(b, 13);
+	bed_register_all(b, 6);
+	bed_beat_all(b, 6);
+	req.server = b->servers[2].server;
+	req.server_uuid = bed_bytes(uuid, sizeof(uuid));
+	req.disks = beats;
+	req.n_disks = 1;
+	beat.disk = b->servers[2].disk;
+	beat.generation = b->servers[2].generation;
+	beat.failed = true;
+	ck_assert_int_eq(bed_call(b, &rpc_metad_heartbeat, &req.base), ERR_ACCES);
+	req.stopping = true;
+	auth_heartbeat((const uint8_t *)"the secret of some other cluster", metad_bed_cluster.bytes, &req, mac);
+	req.auth = bed_bytes(mac, sizeof(mac));
+	ck_assert_int_eq(bed_call(b, &rpc_metad_heartbeat, &req.base), ERR_ACCES);
+	ck_assert_str_eq(bed_status(b)->disks[1]->state, "up");
+	metad_bed_close(b);
+}
+END_TEST
+
+static struct rpc_peer *another_peer(void)
+{
+	struct rpc_peer_options o = {.addr = metad_addr(b->md),
+		.self = {.cluster = metad_bed_cluster, .role = RPC_ROLE_CHUNKD, .name = "copy"},
+		.conns = 1};
+
+	return rpc_peer_new(b->client_io, &o);
+}
+
+/* Server 1's identity from another address. */
+static int register_moved(void)
+{
+	struct metad_bed_registration g;
+
+	metad_bed_registration(b, 1, b->options.secret, &g);
+	strcpy(g.address, "127.0.0.1:9999");
+	auth_register(b->options.secret, metad_bed_cluster.bytes, &g.req, g.mac);
+	return bed_call(b, &rpc_metad_register, &g.req.base);
+}
+
+/* Server `i` calls itself by the name of server 1. */
+static int register_as_first(uint32_t i)
+{
+	struct metad_bed_registration g;
+
+	metad_bed_registration(b, i, b->options.secret, &g);
+	strcpy(g.name, "chunkd-1");
+	auth_register(b->options.secret, metad_bed_cluster.bytes, &g.req, g.mac);
+	return bed_call(b, &rpc_metad_register, &g.req.base);
+}
+
+START_TEST(test_two_servers_of_one_name)
+{
+	metad_bed_open_sim(b, 16);
+	bed_register_all(b, 1);
+	ck_assert_int_eq(register_as_first(2), ERR_EXIST);
+	ck_assert_ptr_nonnull(strstr(((Craton__RegisterReply *)b->reply)->error, "--name"));
+	ck_assert_uint_eq(bed_status(b)->n_servers, 1);
+	ck_assert_int_eq(register_as_first(1), 0); /* itself, again */
+	metad_bed_sleep(b, 11 * 1000);
+	ck_assert_int_eq(register_as_first(2), 0); /* the first one is down: this one replaces it */
+	ck_assert_int_eq(register_as_first(1), ERR_EXIST);
+	metad_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_copied_server)
+{
+	struct rpc_peer *original;
+
+	metad_bed_open_sim(b, 14);
+	bed_register_all(b, 1);
+	bed_beat_all(b, 1);
+	original = b->peer;
+	b->peer = another_peer();
+	ck_assert_int_eq(register_moved(), ERR_EXIST);
+	ck_assert_str_eq(bed_status(b)->servers[0]->address, "127.0.0.1:7101");
+	ck_assert_uint_eq(bed_status(b)->disks[0]->generation, 1);
+	/* from where it was, over a new connection: itself */
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	bed_beat_all(b, 1);
+	/* killed, and started again on another port */
+	rpc_peer_close(b->peer, metad_bed_set_done, b);
+	metad_bed_wait(b);
+	metad_bed_sleep(b, 100);
+	b->peer = original;
+	ck_assert_int_eq(register_moved(), 0);
+	ck_assert_str_eq(bed_status(b)->servers[0]->address, "127.0.0.1:9999");
+	metad_bed_close(b);
+}
+END_TEST
+
+/* Where it was left without a word, as by a host that lost its power, the identity is free when it counts as down. */
+START_TEST(test_server_moves_after_silence)
+{
+	struct rpc_peer *original;
+
+	metad_bed_open_sim(b, 15);
+	bed_register_all(b, 1);
+	original = b->peer;
+	b->peer = another_peer();
+	ck_assert_int_eq(register_moved(), ERR_EXIST);
+	metad_bed_sleep(b, 9000);
+	ck_assert_int_eq(register_moved(), ERR_EXIST);
+	metad_bed_sleep(b, 2000);
+	ck_assert_int_eq(register_moved(), 0);
+	rpc_peer_close(original, metad_bed_set_done, b);
+	metad_bed_wait(b);
+	metad_bed_close(b);
+}
+END_TEST
+
+START_TEST(test_token_keys_roll_by_the_day)
+{
+	uint8_t first;
+
+	metad_bed_open_sim(b, 11);
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	ck_assert_uint_eq(b->token_key_count, 1);
+	first = b->token_keys[0].id;
+	metad_bed_sleep(b, 24ull * 3600 * 1000 + 1000);
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	ck_assert_uint_eq(b->token_key_count, 2);
+	ck_assert_uint_eq(b->token_keys[1].id, first);
+	metad_bed_close(b);
+}
+END_TEST
+
+UNIT_MAIN("handlers_disk", test_registration, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name,
+	test_copied_server, test_server_moves_after_silence, test_token_keys_roll_by_the_day)
