@@ -55,21 +55,19 @@ static void write_kv(struct metad *md, struct metrics *m)
 
 static void write_space(struct metad *md, struct metrics *m)
 {
-	static const struct metric total = {"craton_raw_capacity_bytes", METRIC_GAUGE, "Raw space of all disks that are not failed."},
-				   left = {"craton_raw_free_bytes", METRIC_GAUGE, "Raw space that is free."},
-				   pending = {"craton_pending_bytes", METRIC_GAUGE, "Raw space of deleted data not reclaimed yet."},
-				   files = {"craton_files", METRIC_GAUGE, "Files with a name."},
-				   dirs = {"craton_directories", METRIC_GAUGE, "Directories."},
-				   data = {"craton_file_bytes", METRIC_GAUGE, "Bytes of files with a name."};
+	static const struct metric_field of_space[] = {
+		METRIC_FIELD("craton_raw_capacity_bytes", METRIC_GAUGE, Craton__DfReply, total_bytes, "Raw space of all disks that are not failed."),
+		METRIC_FIELD("craton_raw_free_bytes", METRIC_GAUGE, Craton__DfReply, free_bytes, "Raw space that is free."),
+		METRIC_FIELD("craton_pending_bytes", METRIC_GAUGE, Craton__DfReply, pending_bytes, "Raw space of deleted data not reclaimed yet."),
+		METRIC_FIELD("craton_files", METRIC_GAUGE, Craton__DfReply, file_count, "Files with a name."),
+		METRIC_FIELD("craton_directories", METRIC_GAUGE, Craton__DfReply, dir_count, "Directories."),
+		METRIC_FIELD("craton_file_bytes", METRIC_GAUGE, Craton__DfReply, file_bytes, "Bytes of files with a name."),
+		{{0}, 0},
+	};
 	Craton__DfReply df = CRATON__DF_REPLY__INIT;
 
 	metad__fill_df(md, &df);
-	metrics_one(m, &total, df.total_bytes);
-	metrics_one(m, &left, df.free_bytes);
-	metrics_one(m, &pending, df.pending_bytes);
-	metrics_one(m, &files, df.file_count);
-	metrics_one(m, &dirs, df.dir_count);
-	metrics_one(m, &data, df.file_bytes);
+	metrics_fields(m, of_space, &df);
 }
 
 static void write_state(struct metrics *m, const char *state, uint64_t count)

@@ -51,6 +51,12 @@ void metrics_one(struct metrics *m, const struct metric *metric, uint64_t value)
 	metrics_value(m, NULL, value);
 }
 
+void metrics_fields(struct metrics *m, const struct metric_field *fields, const void *values)
+{
+	for (; fields->metric.name; fields++)
+		metrics_one(m, &fields->metric, *(const uint64_t *)((const char *)values + fields->offset));
+}
+
 void metrics_histogram(struct metrics *m, const struct metrics_labels *labels, const struct metrics_histogram *h)
 {
 	uint64_t count = 0;

@@ -31,6 +31,17 @@ struct metrics {
 	const struct metric *metric;
 };
 
+/* A metric that is one uint64_t of a struct. Tables of them end with one without a name. */
+struct metric_field {
+	struct metric metric;
+	size_t offset;
+};
+#define METRIC_FIELD(name_, type_, struct_type, field, help_)                                                  \
+	{                                                                                                      \
+		{(name_), (type_), (help_)},                                                                   \
+			offsetof(struct_type, field) / (sizeof(((struct_type *)0)->field) == sizeof(uint64_t)) \
+	}
+
 enum { METRICS_LABELS_BYTES = 1024 };
 
 /* Labels of one value, added one by one; those that find no room are left out whole. */
@@ -53,6 +64,8 @@ void metrics_seconds(struct metrics *m, const struct metrics_labels *labels, uin
 void metrics_histogram(struct metrics *m, const struct metrics_labels *labels, const struct metrics_histogram *h);
 /* Begins the metric and writes its one value. */
 void metrics_one(struct metrics *m, const struct metric *metric, uint64_t value);
+/* The same with each of the table, out of the struct at `values`. */
+void metrics_fields(struct metrics *m, const struct metric_field *fields, const void *values);
 
 void metrics_observe(struct metrics_histogram *h, uint64_t ns);
 

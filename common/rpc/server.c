@@ -30,6 +30,7 @@
 #include "common/base/mem.h"
 #include "common/rpc/codec.h"
 #include "common/rpc/conn.h"
+#include "common/rpc/server_metrics.h"
 
 enum {
 	SERVER_MAGIC = 0x72737276,
@@ -68,12 +69,6 @@ struct server_conn {
 	struct server_req *current; /* whose payload is arriving */
 	bool reported;              /* that it went, and why */
 	bool paused;                /* may_read said no */
-};
-
-/* Of one method: from the head's arrival to the last frame of the answer being queued. */
-struct method_stats {
-	struct metrics_histogram seconds;
-	uint64_t errors;
 };
 
 struct rpc_server {
@@ -623,60 +618,12 @@ void rpc_server_get_stats(const struct rpc_server *s, struct rpc_stats *ret_stat
 	}
 }
 
-static void write_methods(const struct rpc_server *s, struct metrics *m)
-{
-	static const struct metric seconds = {"craton_rpc_request_seconds", METRIC_HISTOGRAM,
-		"Time from the arrival of a request's head to its answer being queued."};
-	static const struct metric errors = {
-		"craton_rpc_request_errors_total", METRIC_COUNTER, "Requests that were answered with an error."};
-	const struct rpc_handler *h;
-	struct metrics_labels l;
-
-	metrics_begin(m, &seconds);
-	for (h = s->options.handlers; h->method; h++) {
-		metrics_labels_init(&l);
-		metrics_histogram(
-			m, metrics_label(&l, "method", h->method->name), &s->methods[h - s->options.handlers].seconds);
-	}
-	metrics_begin(m, &errors);
-	for (h = s->options.handlers; h->method; h++) {
-		metrics_labels_init(&l);
-		metrics_value(
-			m, metrics_label(&l, "method", h->method->name), s->methods[h - s->options.handlers].errors);
-	}
-}
-
 void rpc_server_write_metrics(const struct rpc_server *s, struct metrics *m)
 {
-	static const struct metric open = {"craton_rpc_connections", METRIC_GAUGE, "Connections that are open."},
-				   accepted = {"craton_rpc_connections_accepted_total", METRIC_COUNTER,
-					   "Connections accepted."},
-				   refused = {"craton_rpc_connections_refused_total", METRIC_COUNTER,
-					   "Connections refused: too many, another cluster, another version."},
-				   overloaded = {"craton_rpc_connections_overloaded_total", METRIC_COUNTER,
-					   "Connections broken because long requests under way took too much memory."},
-				   malformed = {"craton_rpc_connections_malformed_total", METRIC_COUNTER,
-					   "Connections broken because of what came over them."},
-				   requests = {"craton_rpc_requests_total", METRIC_COUNTER, "Requests received."},
-				   responses = {"craton_rpc_responses_total", METRIC_COUNTER, "Response frames sent."},
-				   in = {"craton_rpc_received_bytes_total", METRIC_COUNTER, "Bytes received."},
-				   out = {"craton_rpc_sent_bytes_total", METRIC_COUNTER, "Bytes sent."},
-				   queued = {"craton_rpc_queued_bytes", METRIC_GAUGE,
-					   "Answers not sent yet, payloads apart."};
 	struct rpc_stats stats;
 
 	rpc_server_get_stats(s, &stats);
-	metrics_one(m, &open, stats.conns_open);
-	metrics_one(m, &accepted, stats.conns_accepted);
-	metrics_one(m, &refused, stats.conns_refused);
-	metrics_one(m, &overloaded, stats.conns_overloaded);
-	metrics_one(m, &malformed, stats.malformed);
-	metrics_one(m, &requests, stats.requests);
-	metrics_one(m, &responses, stats.responses);
-	metrics_one(m, &in, stats.bytes_in);
-	metrics_one(m, &out, stats.bytes_out);
-	metrics_one(m, &queued, stats.queued_bytes);
-	write_methods(s, m);
+	server_metrics_write(m, &stats, s->options.handlers, s->methods);
 }
 
 static void on_closed(struct io_post *post)

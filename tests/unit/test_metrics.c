@@ -40,6 +40,31 @@ START_TEST(test_values)
 }
 END_TEST
 
+START_TEST(test_fields)
+{
+	struct things {
+		uint32_t other;
+		uint64_t served, kept;
+	};
+	static const struct metric_field of_things[] = {
+		METRIC_FIELD("craton_things_kept", METRIC_GAUGE, struct things, kept, "Things kept."),
+		METRIC_FIELD("craton_things_served_total", METRIC_COUNTER, struct things, served, "Things served."),
+		{{0}, 0},
+	};
+
+	begin();
+	metrics_fields(&m, of_things, &(struct things){.other = 1, .served = UINT64_MAX, .kept = 3});
+	ck_assert_str_eq((char *)out.data,
+		"# HELP craton_things_kept Things kept.\n"
+		"# TYPE craton_things_kept gauge\n"
+		"craton_things_kept 3\n"
+		"# HELP craton_things_served_total Things served.\n"
+		"# TYPE craton_things_served_total counter\n"
+		"craton_things_served_total 18446744073709551615\n");
+	buf_fini(&out);
+}
+END_TEST
+
 /* Buckets hold all that is at most their bound; the last one counts everything. */
 START_TEST(test_histogram)
 {
@@ -89,4 +114,4 @@ START_TEST(test_labels)
 }
 END_TEST
 
-UNIT_MAIN("metrics", test_values, test_histogram, test_labels)
+UNIT_MAIN("metrics", test_values, test_fields, test_histogram, test_labels)
