@@ -15,18 +15,15 @@
  * began it hangs the next).
  *
  * The file is made under another name and renamed when its first commit is durable, so a crash during creation leaves
- * nothing half done. Its blocks are reserved ahead in steps, off the reply path, so that a commit neither allocates nor
- * changes the file's size in most cases, and so that a full disk is met while there is still room to write deletes.
- * LMDB maps the file: one that is shorter than its meta page says would be a SIGBUS, so that is checked at open.
+ * nothing half done. Its room is reserved ahead (kv_lmdb_room.h), off the reply path.
  */
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
 #include "common/base/cursor.h"
-#include "common/base/limits.h"
 #include "common/base/list.h"
 #include "common/base/mem.h"
 #include "common/kv/kv_backend.h"
-#include <inttypes.h>
+#include "common/kv/kv_lmdb_room.h"
 #include <lmdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,13 +42,7 @@ enum {
 	FORMAT_VERSION = 1,
 	PATH_BYTES = 4096 + 32,
 	MODE = 0600,
-	AHEAD_MIN_BYTES = 16 << 20, /* reserved beyond what is used: at least so much, */
-	AHEAD_MAX_BYTES =
-		2 * LIMIT_MEMTABLE_BYTES, /* at most all that the memory tables may hold, twice (pages are copied) */
-	UNWRITTEN_TAIL_BYTES = 1 << 20,
 	CACHE_ROWS = 4096, /* 200 KiB */
-	AHEAD_STEP_BYTES = 64 << 20, /* beyond room_bytes */
-	AHEAD_FREEZES = 4, /* and between them, so many memory tables of freeze_bytes */
 };
 
 #ifdef UNDER_TSAN
@@ -85,9 +76,7 @@ struct store {
 	uint64_t renewal;    /* of the reader transaction; from 1 */
 	struct cached_row *cache; /* by the key's CRC: rows that all requests touch (directories) cost no descent */
 	int fd;              /* to reserve blocks with */
-	uint64_t ahead_bytes, allocated_bytes;
-	uint64_t room_bytes, spare_bytes; /* of the options */
-	bool cannot_allocate;                           /* the file system has no fallocate */
+	struct lmdb_room room;
 	struct kv_backend_stats stats, committed_stats; /* the second by the worker */
 };
 
@@ -283,106 +272,14 @@ static int create(struct store *s, const char *dir, uint64_t map_bytes, struct e
 	return rc ? err_set(err, rc, "%s: cannot create: %s", s->path, err_text(rc)) : 0;
 }
 
-static uint64_t used_bytes(struct store *s)
-{
-	MDB_envinfo info;
-	MDB_stat stat;
-
-	mdb_env_info(s->env, &info);
-	mdb_env_stat(s->env, &stat);
-	return ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
-}
-
-/* Pages that deletions have left for reuse: LMDB keeps lists of them, each a count and that many page numbers. */
-static uint64_t free_bytes(struct store *s)
-{
-	enum { FREE_DBI = 0 };
-	MDB_val key, value;
-	MDB_cursor *cursor;
-	uint64_t pages = 0;
-	size_t count;
-	MDB_stat stat;
-	MDB_txn *txn;
-
-	if (mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn))
-		return 0;
-	if (mdb_cursor_open(txn, FREE_DBI, &cursor) == 0) {
-		while (mdb_cursor_get(cursor, &key, &value, MDB_NEXT) == 0 && value.mv_size >= sizeof(count)) {
-			memcpy(&count, value.mv_data, sizeof(count));
-			pages += count;
-		}
-		mdb_cursor_close(cursor);
-	}
-	mdb_env_stat(s->env, &stat);
-	mdb_txn_abort(txn);
-	return pages * stat.ms_psize;
-}
-
-static bool file_system_has(struct store *s, uint64_t bytes)
-{
-	uint64_t total, left;
-
-	return io_disk_space(s->io, s->path, &total, &left) == 0 && left >= bytes;
-}
-
-/* Makes it `want` if it is less than `least`. */
-static bool allocate_to(struct store *s, uint64_t least, uint64_t want)
-{
-	int rc;
-
-	if (s->cannot_allocate || s->allocated_bytes >= least)
-		return true;
-	if (!file_system_has(s, want - s->allocated_bytes + s->spare_bytes))
-		return false;
-	rc = io_allocate(s->io, s->fd, s->allocated_bytes, want - s->allocated_bytes);
-	if (!rc)
-		s->allocated_bytes = want;
-	s->cannot_allocate = rc == ERR_OPNOTSUPP;
-	return rc == 0 || rc == ERR_OPNOTSUPP;
-}
-
-/*
- * Reserves blocks beyond what is used, and looks how much room that leaves. A full disk is not an error here: the commit
- * that really needs the room will say it, and `full` keeps growth away long before.
- */
-static void allocate_ahead(struct store *s)
-{
-	uint64_t used = used_bytes(s), room;
-
-	if (!allocate_to(s, used + s->room_bytes, used + s->ahead_bytes))
-		(void)allocate_to(s, used + s->room_bytes, used + s->room_bytes);
-	if (s->cannot_allocate) {
-		s->committed_stats.full = !file_system_has(s, s->room_bytes + s->spare_bytes);
-		return;
-	}
-	room = s->allocated_bytes > used ? s->allocated_bytes - used : 0;
-	s->committed_stats.full = room < s->room_bytes && room + free_bytes(s) < s->room_bytes;
-}
-
 /* What a commit left, for the loop to take over at the renew. */
 static void count(struct store *s, MDB_txn *txn)
 {
 	MDB_stat stat;
 
-	s->committed_stats.bytes = used_bytes(s);
+	s->committed_stats.bytes = lmdb_room_used(s->env);
 	if (mdb_stat(txn, s->rows, &stat) == 0)
 		s->committed_stats.rows = stat.ms_entries;
-}
-
-static int check_size(struct store *s, struct err *err)
-{
-	uint64_t size, used = used_bytes(s);
-	int rc = io_size(s->io, s->fd, &size);
-
-	if (rc)
-		return err_set(err, rc, "%s: cannot tell its size: %s", s->path, err_text(rc));
-	/* the very last pages of a transaction may have been freed again before they were ever written */
-	if (size < used && used - size > UNWRITTEN_TAIL_BYTES)
-		return err_set(err, ERR_CORRUPT,
-			"%s: has %" PRIu64 " bytes, its meta page says %" PRIu64 ": the file was cut", s->path, size,
-			used);
-	s->allocated_bytes = size;
-	return 0;
 }
 
 static void lmdb_close(void *store)
@@ -441,15 +338,6 @@ static int attach(struct store *s, uint64_t *ret_applied, struct err *err)
 	return 0;
 }
 
-static uint64_t ahead_bytes(const struct kv_options *options)
-{
-	uint64_t bytes = options->freeze_bytes * AHEAD_FREEZES;
-
-	if (options->freeze_bytes == 0 || bytes > AHEAD_MAX_BYTES)
-		return AHEAD_MAX_BYTES / 2;
-	return bytes < AHEAD_MIN_BYTES ? AHEAD_MIN_BYTES : bytes;
-}
-
 static int lmdb_open(
 	struct io *io, const struct kv_options *options, void **ret_store, uint64_t *ret_applied, struct err *err)
 {
@@ -462,9 +350,6 @@ static int lmdb_open(
 	s->fd = -1;
 	s->cache = mem_array(CACHE_ROWS, sizeof(*s->cache));
 	s->renewal = 1;
-	s->ahead_bytes = options->room_bytes ? options->room_bytes + AHEAD_STEP_BYTES : ahead_bytes(options);
-	s->room_bytes = options->room_bytes ? options->room_bytes : s->ahead_bytes / 2;
-	s->spare_bytes = options->spare_bytes;
 	list_init(&s->cursors);
 	rc = io_open(io, s->path, IO_OPEN_WRITE, 0, &s->fd);
 	if (rc == ERR_NOENT) {
@@ -490,13 +375,12 @@ static int lmdb_open(
 		rc = lmdb_err(s, err, rc, "cannot open");
 		goto fail;
 	}
-	rc = check_size(s, err);
+	rc = lmdb_room_init(&s->room, io, s->path, s->fd, s->env, options, err);
 	if (!rc)
 		rc = attach(s, ret_applied, err);
 	if (rc)
 		goto fail;
-	allocate_ahead(s);
-	s->stats.full = s->committed_stats.full;
+	s->stats.full = s->committed_stats.full = lmdb_room_reserve(&s->room);
 	*ret_store = s;
 	return 0;
 fail:
@@ -566,8 +450,8 @@ static int lmdb_commit(void *store, const struct memtable *table, uint64_t appli
 		rc = mdb_env_sync(s->env, 1);
 	if (rc)
 		return lmdb_err(s, err, rc, "cannot commit");
-	s->committed_stats.bytes = used_bytes(s);
-	allocate_ahead(s);
+	s->committed_stats.bytes = lmdb_room_used(s->env);
+	s->committed_stats.full = lmdb_room_reserve(&s->room);
 	return 0;
 }
 
