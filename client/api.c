@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * api: craton.h over the asynchronous core. A store has one loop and one thread that runs it; every call is posted to that loop, in
- * order. Blocking calls wait on a semaphore; asynchronous ones get their callback in the loop's thread.
+ * order. Blocking calls wait on a semaphore; asynchronous ones get their callback in the loop's thread. Here are the store and names by path;
+ * api_file.c has open files, api_inode.c what goes by inode.
  *
  * Failure modes: a loop that ends by itself (its kernel interface broke) fails the calls that come after with ERR_STOPPED; those in
  * flight would wait for ever, so the process is told by an abort with a line.
@@ -51,7 +52,7 @@ static int fail(const struct err *err)
 	return -err_to_errno(err->code);
 }
 
-static int fail_text(int code, const char *text)
+int api__fail_text(int code, const char *text)
 {
 	snprintf(error_text, sizeof(error_text), "%s", text);
 	return -err_to_errno(code);
@@ -104,8 +105,7 @@ static void call_done(struct client_op *op)
 	async->done(async);
 }
 
-/* Blocking. 0 or the negative errno, with cr_error() set. */
-static int call_run(struct cr_store *store, struct api_call *c)
+int api__call_run(struct cr_store *store, struct api_call *c)
 {
 	sem_t sem;
 
@@ -119,7 +119,7 @@ static int call_run(struct cr_store *store, struct api_call *c)
 	return c->op.err.code ? fail(&c->op.err) : 0;
 }
 
-static struct api_call *call_new(enum client_op_kind kind, const char *path)
+struct api_call *api__call_new(enum client_op_kind kind, const char *path)
 {
 	struct api_call *c = MEM_NEW(struct api_call);
 
@@ -130,12 +130,19 @@ static struct api_call *call_new(enum client_op_kind kind, const char *path)
 	return c;
 }
 
-static int run_and_free(struct cr_store *store, struct api_call *c)
+int api__run_and_free(struct cr_store *store, struct api_call *c)
 {
-	int code = call_run(store, c);
+	int code = api__call_run(store, c);
 
 	mem_free(c);
 	return code;
+}
+
+void api__call_async(struct cr_store *store, struct api_call *c, struct cr_op *op)
+{
+	c->async = op;
+	c->op.done = call_done;
+	call_post(store, c);
 }
 
 /* ---- store ---- */
@@ -182,10 +189,10 @@ static int start_thread(struct cr_store *store)
 
 static int say_hello(struct cr_store *store, uint64_t timeout_ns)
 {
-	struct api_call *c = call_new(CLIENT_STAT, "/");
+	struct api_call *c = api__call_new(CLIENT_STAT, "/");
 
 	c->op.timeout_ns = timeout_ns && timeout_ns < CONNECT_TIMEOUT_NS ? timeout_ns : CONNECT_TIMEOUT_NS;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_connect(const struct cr_options *options, struct cr_store **ret_store)
@@ -258,8 +265,8 @@ void cr_disconnect(struct cr_store *store)
 
 int cr_stat(struct cr_store *store, const char *path, struct cr_stat *ret_stat)
 {
-	struct api_call *c = call_new(CLIENT_STAT, path);
-	int code = call_run(store, c);
+	struct api_call *c = api__call_new(CLIENT_STAT, path);
+	int code = api__call_run(store, c);
 
 	if (code == 0)
 		*ret_stat = c->op.attr;
@@ -269,64 +276,64 @@ int cr_stat(struct cr_store *store, const char *path, struct cr_stat *ret_stat)
 
 int cr_mkdir(struct cr_store *store, const char *path, uint32_t mode)
 {
-	struct api_call *c = call_new(CLIENT_MKDIR, path);
+	struct api_call *c = api__call_new(CLIENT_MKDIR, path);
 
 	c->op.mode = mode;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_mkdir_parents(struct cr_store *store, const char *path, uint32_t mode)
 {
-	struct api_call *c = call_new(CLIENT_MKDIR_PARENTS, path);
+	struct api_call *c = api__call_new(CLIENT_MKDIR_PARENTS, path);
 
 	c->op.mode = mode;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_rmdir(struct cr_store *store, const char *path)
 {
-	return run_and_free(store, call_new(CLIENT_RMDIR, path));
+	return api__run_and_free(store, api__call_new(CLIENT_RMDIR, path));
 }
 
 int cr_unlink(struct cr_store *store, const char *path)
 {
-	return run_and_free(store, call_new(CLIENT_UNLINK, path));
+	return api__run_and_free(store, api__call_new(CLIENT_UNLINK, path));
 }
 
 int cr_rename(struct cr_store *store, const char *from, const char *to, uint32_t flags)
 {
-	struct api_call *c = call_new(CLIENT_RENAME, from);
+	struct api_call *c = api__call_new(CLIENT_RENAME, from);
 
 	c->op.path2 = to;
 	c->op.flags = flags;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_setattr(struct cr_store *store, const char *path, uint32_t mask, const struct cr_stat *values)
 {
-	struct api_call *c = call_new(CLIENT_SETATTR, path);
+	struct api_call *c = api__call_new(CLIENT_SETATTR, path);
 
 	c->op.mask = mask;
 	c->op.attr = *values;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_link(struct cr_store *store, const char *from, const char *to)
 {
-	struct api_call *c = call_new(CLIENT_LINK, from);
+	struct api_call *c = api__call_new(CLIENT_LINK, from);
 
 	c->op.path2 = to;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_symlink(struct cr_store *store, const char *target, const char *path)
 {
-	struct api_call *c = call_new(CLIENT_SYMLINK, path);
+	struct api_call *c = api__call_new(CLIENT_SYMLINK, path);
 
 	c->op.path2 = target;
 	c->op.attr.uid = (uint32_t)geteuid();
 	c->op.attr.gid = (uint32_t)getegid();
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 /* One that answers with bytes, or, where there is no room for any, with their number. */
@@ -336,7 +343,7 @@ static ssize_t bytes_call(struct cr_store *store, struct api_call *c, void *buf,
 
 	c->op.buf = buf;
 	c->op.len = size;
-	result = call_run(store, c);
+	result = api__call_run(store, c);
 	if (result == 0)
 		result = (ssize_t)c->op.count;
 	mem_free(c);
@@ -345,32 +352,32 @@ static ssize_t bytes_call(struct cr_store *store, struct api_call *c, void *buf,
 
 ssize_t cr_readlink(struct cr_store *store, const char *path, char *buf, size_t size)
 {
-	return bytes_call(store, call_new(CLIENT_READLINK, path), buf, size);
+	return bytes_call(store, api__call_new(CLIENT_READLINK, path), buf, size);
 }
 
 int cr_truncate(struct cr_store *store, const char *path, uint64_t size)
 {
-	struct api_call *c = call_new(CLIENT_TRUNCATE, path);
+	struct api_call *c = api__call_new(CLIENT_TRUNCATE, path);
 
 	c->op.offset = size;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_setxattr(
 	struct cr_store *store, const char *path, const char *name, const void *value, size_t size, uint32_t flags)
 {
-	struct api_call *c = call_new(CLIENT_XATTR_SET, path);
+	struct api_call *c = api__call_new(CLIENT_XATTR_SET, path);
 
 	c->op.path2 = name;
 	c->op.buf = (void *)(uintptr_t)value;
 	c->op.len = size;
 	c->op.flags = flags;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 ssize_t cr_getxattr(struct cr_store *store, const char *path, const char *name, void *value, size_t size)
 {
-	struct api_call *c = call_new(CLIENT_XATTR_GET, path);
+	struct api_call *c = api__call_new(CLIENT_XATTR_GET, path);
 
 	c->op.path2 = name;
 	return bytes_call(store, c, value, size);
@@ -378,15 +385,15 @@ ssize_t cr_getxattr(struct cr_store *store, const char *path, const char *name, 
 
 ssize_t cr_listxattr(struct cr_store *store, const char *path, char *list, size_t size)
 {
-	return bytes_call(store, call_new(CLIENT_XATTR_LIST, path), list, size);
+	return bytes_call(store, api__call_new(CLIENT_XATTR_LIST, path), list, size);
 }
 
 int cr_removexattr(struct cr_store *store, const char *path, const char *name)
 {
-	struct api_call *c = call_new(CLIENT_XATTR_REMOVE, path);
+	struct api_call *c = api__call_new(CLIENT_XATTR_REMOVE, path);
 
 	c->op.path2 = name;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_opendir(struct cr_store *store, const char *path, struct cr_dir **ret_dir)
@@ -398,7 +405,7 @@ int cr_opendir(struct cr_store *store, const char *path, struct cr_dir **ret_dir
 	if (code < 0)
 		return code;
 	if (st.type != CR_TYPE_DIR)
-		return fail_text(ERR_NOTDIR, "not a directory");
+		return api__fail_text(ERR_NOTDIR, "not a directory");
 	dir = MEM_NEW(struct cr_dir);
 	dir->store = store;
 	dir->inode = st.inode;
@@ -410,14 +417,14 @@ int cr_opendir(struct cr_store *store, const char *path, struct cr_dir **ret_dir
 
 static int next_page(struct cr_dir *dir)
 {
-	struct api_call *c = call_new(CLIENT_READDIR, dir->path);
+	struct api_call *c = api__call_new(CLIENT_READDIR, dir->path);
 	int code;
 
 	memcpy(c->op.after, dir->after, sizeof(c->op.after));
 	c->op.inode = dir->inode;
 	c->op.entries = dir->entries;
 	c->op.entry_cap = DIR_PAGE_ENTRIES;
-	code = call_run(dir->store, c);
+	code = api__call_run(dir->store, c);
 	if (code == 0) {
 		dir->at = 0;
 		dir->count = c->op.count;
@@ -456,8 +463,8 @@ void cr_closedir(struct cr_dir *dir)
 
 int cr_policy_get(struct cr_store *store, const char *path, char *ret_name, size_t name_bytes)
 {
-	struct api_call *c = call_new(CLIENT_POLICY_GET, path);
-	int code = call_run(store, c);
+	struct api_call *c = api__call_new(CLIENT_POLICY_GET, path);
+	int code = api__call_run(store, c);
 
 	if (code == 0)
 		snprintf(ret_name, name_bytes, "%s", c->op.policy);
@@ -470,16 +477,16 @@ int cr_policy_set(struct cr_store *store, const char *path, const char *name)
 	struct api_call *c;
 
 	if (strlen(name) >= sizeof(c->op.policy))
-		return fail_text(ERR_INVAL, "unknown policy");
-	c = call_new(CLIENT_POLICY_SET, path);
+		return api__fail_text(ERR_INVAL, "unknown policy");
+	c = api__call_new(CLIENT_POLICY_SET, path);
 	snprintf(c->op.policy, sizeof(c->op.policy), "%s", name);
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_df(struct cr_store *store, struct cr_df *ret_df)
 {
-	struct api_call *c = call_new(CLIENT_DF, NULL);
-	int code = call_run(store, c);
+	struct api_call *c = api__call_new(CLIENT_DF, NULL);
+	int code = api__call_run(store, c);
 
 	if (code == 0)
 		*ret_df = c->op.df;
@@ -489,11 +496,11 @@ int cr_df(struct cr_store *store, struct cr_df *ret_df)
 
 int cr_gc(struct cr_store *store, int start, struct cr_gc *ret_gc)
 {
-	struct api_call *c = call_new(CLIENT_GC, NULL);
+	struct api_call *c = api__call_new(CLIENT_GC, NULL);
 	int code;
 
 	c->op.flags = start ? CLIENT_GC_START : 0;
-	code = call_run(store, c);
+	code = api__call_run(store, c);
 	if (code == 0)
 		*ret_gc = c->op.gc;
 	mem_free(c);
@@ -502,8 +509,8 @@ int cr_gc(struct cr_store *store, int start, struct cr_gc *ret_gc)
 
 int cr_status_json(struct cr_store *store, char **ret_json)
 {
-	struct api_call *c = call_new(CLIENT_STATUS, NULL);
-	int code = call_run(store, c);
+	struct api_call *c = api__call_new(CLIENT_STATUS, NULL);
+	int code = api__call_run(store, c);
 
 	if (code == 0)
 		*ret_json = c->op.json;
@@ -513,12 +520,12 @@ int cr_status_json(struct cr_store *store, char **ret_json)
 
 int cr_config_json(struct cr_store *store, const char *name, const char *value, char **ret_json)
 {
-	struct api_call *c = call_new(CLIENT_CONFIG, NULL);
+	struct api_call *c = api__call_new(CLIENT_CONFIG, NULL);
 	int code;
 
 	c->op.setting = name;
 	c->op.value = value;
-	code = call_run(store, c);
+	code = api__call_run(store, c);
 	if (code == 0)
 		*ret_json = c->op.json;
 	mem_free(c);
@@ -532,11 +539,11 @@ int cr_meta_backup(struct cr_store *store, int (*each)(const void *data, size_t 
 	int code = 0;
 
 	while (code == 0 && !end) {
-		struct api_call *c = call_new(CLIENT_BACKUP, NULL);
+		struct api_call *c = api__call_new(CLIENT_BACKUP, NULL);
 
 		c->op.backup = backup;
 		c->op.offset = offset;
-		code = call_run(store, c);
+		code = api__call_run(store, c);
 		if (code == 0)
 			code = each(c->op.buf, c->op.count, user);
 		backup = c->op.backup;
@@ -550,11 +557,11 @@ int cr_meta_backup(struct cr_store *store, int (*each)(const void *data, size_t 
 
 int cr_server_maintenance(struct cr_store *store, const char *server, uint64_t for_ms)
 {
-	struct api_call *c = call_new(CLIENT_MAINTENANCE, NULL);
+	struct api_call *c = api__call_new(CLIENT_MAINTENANCE, NULL);
 
 	c->op.setting = server;
 	c->op.offset = for_ms;
-	return run_and_free(store, c);
+	return api__run_and_free(store, c);
 }
 
 int cr_inspect(struct cr_store *store, const char *path, int verify,
@@ -565,11 +572,11 @@ int cr_inspect(struct cr_store *store, const char *path, int verify,
 	int code = 0;
 
 	while (code == 0 && !end) {
-		struct api_call *c = call_new(CLIENT_INSPECT, path);
+		struct api_call *c = api__call_new(CLIENT_INSPECT, path);
 
 		c->op.verify = verify;
 		c->op.offset = offset;
-		code = call_run(store, c);
+		code = api__call_run(store, c);
 		for (uint64_t i = 0; code == 0 && i < c->op.count; i++)
 			code = each(&c->op.chunks[i], user);
 		offset = c->op.offset;
@@ -578,130 +585,4 @@ int cr_inspect(struct cr_store *store, const char *path, int verify,
 		mem_free(c);
 	}
 	return code;
-}
-
-/* ---- files ---- */
-
-int cr_open(struct cr_store *store, const char *path, uint32_t flags, uint32_t mode, struct cr_file **ret_file)
-{
-	struct api_call *c = call_new(CLIENT_OPEN, path);
-	struct cr_file *file = MEM_NEW(struct cr_file);
-	int code;
-
-	file->store = store;
-	file->sequential = flags & CR_SEQUENTIAL;
-	c->op.flags = flags & ~(uint32_t)CR_SEQUENTIAL;
-	c->op.mode = mode;
-	c->handle = file;
-	code = call_run(store, c);
-	if (code == 0)
-		*ret_file = file;
-	else
-		mem_free(file);
-	mem_free(c);
-	return code;
-}
-
-static struct api_call *file_call(
-	struct cr_file *file, enum client_op_kind kind, void *buf, size_t len, uint64_t offset, uint32_t flags)
-{
-	struct api_call *c = call_new(kind, NULL);
-
-	if (kind == CLIENT_CLOSE || kind == CLIENT_ABORT)
-		c->handle = file;
-	c->op.file = file->file;
-	c->op.buf = buf;
-	c->op.len = len;
-	c->op.offset = offset;
-	c->op.flags = flags;
-	return c;
-}
-
-int cr_fstat(struct cr_file *file, struct cr_stat *ret_stat)
-{
-	struct api_call *c = file_call(file, CLIENT_FSTAT, NULL, 0, 0, 0);
-	int code = call_run(file->store, c);
-
-	if (code == 0)
-		*ret_stat = c->op.attr;
-	mem_free(c);
-	return code;
-}
-
-static ssize_t transfer(struct cr_file *file, struct api_call *c)
-{
-	ssize_t result = call_run(file->store, c);
-
-	if (result == 0)
-		result = (ssize_t)c->op.count;
-	mem_free(c);
-	return result;
-}
-
-ssize_t cr_pread(struct cr_file *file, void *buf, size_t len, uint64_t offset)
-{
-	return transfer(file, file_call(file, CLIENT_READ, buf, len, offset, CLIENT_READ_AHEAD));
-}
-
-ssize_t cr_pwrite(struct cr_file *file, const void *buf, size_t len, uint64_t offset)
-{
-	return transfer(file, file_call(file, CLIENT_WRITE, (void *)(uintptr_t)buf, len, offset, CLIENT_WRITE_COPY));
-}
-
-int cr_fsync(struct cr_file *file)
-{
-	return run_and_free(file->store, file_call(file, CLIENT_FSYNC, NULL, 0, 0, 0));
-}
-
-int cr_close(struct cr_file *file)
-{
-	if (!file)
-		return fail_text(ERR_BADF, "no file");
-	return run_and_free(file->store, file_call(file, CLIENT_CLOSE, NULL, 0, 0, 0));
-}
-
-void cr_abort(struct cr_file *file)
-{
-	if (!file)
-		return;
-	run_and_free(file->store, file_call(file, CLIENT_ABORT, NULL, 0, 0, 0));
-}
-
-/* ---- asynchronous ---- */
-
-void api__call_async(struct cr_store *store, struct api_call *c, struct cr_op *op)
-{
-	c->async = op;
-	c->op.done = call_done;
-	call_post(store, c);
-}
-
-static void call_async(struct cr_file *file, struct api_call *c, struct cr_op *op)
-{
-	api__call_async(file->store, c, op);
-}
-
-void cr_pread_async(struct cr_file *file, void *buf, size_t len, uint64_t offset, struct cr_op *op)
-{
-	call_async(file, file_call(file, CLIENT_READ, buf, len, offset, file->sequential ? CLIENT_READ_AHEAD : 0), op);
-}
-
-void cr_pwrite_async(struct cr_file *file, const void *buf, size_t len, uint64_t offset, struct cr_op *op)
-{
-	call_async(file, file_call(file, CLIENT_WRITE, (void *)(uintptr_t)buf, len, offset, 0), op);
-}
-
-void cr_pwrite_copy_async(struct cr_file *file, const void *buf, size_t len, uint64_t offset, struct cr_op *op)
-{
-	call_async(file, file_call(file, CLIENT_WRITE, (void *)(uintptr_t)buf, len, offset, CLIENT_WRITE_COPY), op);
-}
-
-void cr_fsync_async(struct cr_file *file, struct cr_op *op)
-{
-	call_async(file, file_call(file, CLIENT_FSYNC, NULL, 0, 0, 0), op);
-}
-
-void cr_close_async(struct cr_file *file, struct cr_op *op)
-{
-	call_async(file, file_call(file, CLIENT_CLOSE, NULL, 0, 0, 0), op);
 }

@@ -37,6 +37,11 @@ struct api_call {
 	void (*take)(struct api_call *c); /* or NULL: in the loop's thread, before the caller hears of the end, good or bad */
 };
 
+int api__fail_text(int code, const char *text); /* sets cr_error(); returns the negative errno */
+struct api_call *api__call_new(enum client_op_kind kind, const char *path);
+/* Blocking: 0 or the negative errno, with cr_error() set. The second frees the call. */
+int api__call_run(struct cr_store *store, struct api_call *c);
+int api__run_and_free(struct cr_store *store, struct api_call *c);
 /* The call, mem_alloc'ed and with its operation filled in, is the loop's from here on, which frees it before op->done. */
 void api__call_async(struct cr_store *store, struct api_call *c, struct cr_op *op);
 

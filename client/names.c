@@ -1,53 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names: operations on names and on the whole store: one request to metad each, its answer copied into the operation. A table says for
- * each kind how the request is made, what it is called in messages, and what its answer means.
+ * names: operations on names: one request to metad each, its answer copied into the operation. A table says for each kind how the request
+ * is made, what it is called in messages, and what its answer means. Those on the whole store are in names_store.c.
  */
-#include "client/client_priv.h"
+#include "client/names_priv.h"
 
 #include <stdio.h>
 #include <string.h>
-#include "client/status_json.h"
-
-struct name_call {
-	struct session_call call;
-	struct client *client;
-	struct client_op *op;
-	const struct name_kind *kind;
-	struct write_allocate *first; /* create */
-	char path[CR_PATH_MAX], path2[CR_PATH_MAX];
-	Craton__Policy policy;
-	union {
-		ProtobufCMessage base;
-		Craton__LookupRequest lookup;
-		Craton__ReaddirRequest readdir;
-		Craton__MkdirRequest mkdir;
-		Craton__RemoveRequest remove;
-		Craton__RenameRequest rename;
-		Craton__SetattrRequest setattr;
-		Craton__PolicyRequest policy;
-		Craton__CreateRequest create;
-		Craton__LinkRequest link;
-		Craton__SymlinkRequest symlink;
-		Craton__TruncateRequest truncate;
-		Craton__XattrSetRequest xattr_set;
-		Craton__XattrRequest xattr;
-		Craton__EmptyRequest empty;
-		Craton__ConfigRequest config;
-		Craton__GcRequest gc;
-		Craton__BackupRequest backup;
-		Craton__MaintenanceRequest maintenance;
-	} request;
-};
-
-struct name_kind {
-	const struct rpc_method *method;
-	const char *verb;
-	size_t id_at; /* where the request has its id; 0: it changes nothing, and may be repeated */
-	bool has_path;
-	int (*make)(struct name_call *n);                               /* 0 or op->err is set */
-	void (*take)(struct name_call *n, const ProtobufCMessage *msg); /* an answer with status 0 */
-};
 
 static ProtobufCBinaryData bytes_of(const char *text)
 {
@@ -280,55 +239,14 @@ static int make_xattr(struct name_call *n)
 	return 0;
 }
 
-static int make_config(struct name_call *n)
-{
-	Craton__ConfigRequest *r = &n->request.config;
-
-	craton__config_request__init(r);
-	if (n->op->setting)
-		r->name = (char *)(uintptr_t)n->op->setting;
-	if (n->op->value)
-		r->value = (char *)(uintptr_t)n->op->value;
-	return 0;
-}
-
-static int make_backup(struct name_call *n)
-{
-	craton__backup_request__init(&n->request.backup);
-	n->request.backup.id = n->op->backup;
-	n->request.backup.offset = n->op->offset;
-	return 0;
-}
-
-static int make_maintenance(struct name_call *n)
-{
-	craton__maintenance_request__init(&n->request.maintenance);
-	n->request.maintenance.server = (char *)(uintptr_t)n->op->setting;
-	n->request.maintenance.for_ms = n->op->offset;
-	return 0;
-}
-
-static int make_empty(struct name_call *n)
-{
-	craton__empty_request__init(&n->request.empty);
-	return 0;
-}
-
-static int make_gc(struct name_call *n)
-{
-	craton__gc_request__init(&n->request.gc);
-	n->request.gc.start = (n->op->flags & CLIENT_GC_START) != 0;
-	return 0;
-}
-
 /* ---- answers ---- */
 
-static int bad_answer(struct name_call *n)
+int names__bad_answer(struct name_call *n)
 {
 	return err_set(&n->op->err, ERR_PROTO, "%s: malformed answer of metad", n->kind->verb);
 }
 
-static void take_nothing(struct name_call *n, const ProtobufCMessage *msg)
+void names__take_nothing(struct name_call *n, const ProtobufCMessage *msg)
 {
 	(void)n;
 	(void)msg;
@@ -337,7 +255,7 @@ static void take_nothing(struct name_call *n, const ProtobufCMessage *msg)
 static void take_attr(struct name_call *n, const ProtobufCMessage *msg)
 {
 	if (client_attr(((const Craton__AttrReply *)msg)->attr, &n->op->attr))
-		bad_answer(n);
+		names__bad_answer(n);
 }
 
 static struct client_file *new_file(struct name_call *n)
@@ -398,7 +316,7 @@ static void take_create(struct name_call *n, const ProtobufCMessage *msg)
 	if (client_attr(reply->attr, &n->op->attr) || !policy || in->cell_bytes == 0 ||
 		in->cell_bytes > LIMIT_CELL_BYTES || in->cell_bytes % LIMIT_UNIT_BYTES ||
 		in->chunk_bytes < in->cell_bytes || in->chunk_bytes > LIMIT_CHUNK_BYTES) {
-		bad_answer(n);
+		names__bad_answer(n);
 		return;
 	}
 	file = new_file(n);
@@ -420,7 +338,7 @@ static void take_readdir(struct name_call *n, const ProtobufCMessage *msg)
 
 		if (op->count == op->entry_cap || in->name.len == 0 || in->name.len > CR_NAME_MAX ||
 			memchr(in->name.data, 0, in->name.len) || client_attr(in->attr, &out->stat)) {
-			bad_answer(n);
+			names__bad_answer(n);
 			return;
 		}
 		memcpy(out->name, in->name.data, in->name.len);
@@ -442,7 +360,7 @@ static void take_policy(struct name_call *n, const ProtobufCMessage *msg)
 	if (p)
 		snprintf(n->op->policy, sizeof(n->op->policy), "%s", p->name);
 	else
-		bad_answer(n);
+		names__bad_answer(n);
 }
 
 /* Room of 0 bytes asks for the length alone. */
@@ -484,89 +402,6 @@ static void take_xattr_list(struct name_call *n, const ProtobufCMessage *msg)
 	}
 }
 
-static void take_df(struct name_call *n, const ProtobufCMessage *msg)
-{
-	const Craton__DfReply *r = (const Craton__DfReply *)msg;
-
-	n->op->df = (struct cr_df){
-		.total_bytes = r->total_bytes,
-		.free_bytes = r->free_bytes,
-		.pending_bytes = r->pending_bytes,
-		.file_count = r->file_count,
-		.dir_count = r->dir_count,
-		.file_bytes = r->file_bytes,
-	};
-}
-
-static void take_gc(struct name_call *n, const ProtobufCMessage *msg)
-{
-	const Craton__GcReply *r = (const Craton__GcReply *)msg;
-
-	n->op->gc = (struct cr_gc){
-		.pending_bytes = r->pending_bytes,
-		.files_waiting = r->files_waiting,
-		.copies_waiting = r->copies_waiting,
-		.more_waiting = r->more_waiting,
-		.grace_ms = r->grace_ms,
-		.floor = r->floor,
-		.next_block = r->next_block,
-		.floor_in_ms = r->floor_in_ms,
-		.copies_dropped = r->copies_dropped,
-		.orphans_found = r->orphans_found,
-		.missing_found = r->missing_found,
-		.inventories = r->inventories,
-		.inventories_refused = r->inventories_refused,
-	};
-}
-
-static void take_status(struct name_call *n, const ProtobufCMessage *msg)
-{
-	n->op->json = status_json((const Craton__StatusReply *)msg);
-	if (!n->op->json)
-		bad_answer(n);
-}
-
-static void take_config(struct name_call *n, const ProtobufCMessage *msg)
-{
-	n->op->json = config_json((const Craton__ConfigReply *)msg);
-	if (!n->op->json)
-		bad_answer(n);
-}
-
-static void take_backup(struct name_call *n, const ProtobufCMessage *msg)
-{
-	const Craton__BackupReply *r = (const Craton__BackupReply *)msg;
-	struct client_op *op = n->op;
-
-	if (r->id == 0 || r->data.len == 0) {
-		bad_answer(n);
-		return;
-	}
-	op->buf = mem_alloc(r->data.len);
-	memcpy(op->buf, r->data.data, r->data.len);
-	op->count = r->data.len;
-	op->backup = r->id;
-	op->offset += r->data.len;
-	op->end = r->end;
-}
-
-/* What a refusal says beyond its code; "" for nothing. */
-static const char *refusal_text(const struct name_call *n, const ProtobufCMessage *msg)
-{
-	if (!msg)
-		return "";
-	switch (n->op->kind) {
-	case CLIENT_CONFIG:
-		return ((const Craton__ConfigReply *)msg)->error;
-	case CLIENT_BACKUP:
-		return ((const Craton__BackupReply *)msg)->error;
-	case CLIENT_MAINTENANCE:
-		return ((const Craton__MaintenanceReply *)msg)->error;
-	default:
-		return "";
-	}
-}
-
 /* ---- the table ---- */
 
 #define ID_AT(type) offsetof(Craton__##type, id)
@@ -575,8 +410,8 @@ static const struct name_kind kinds[] = {
 	[CLIENT_STAT] = {&rpc_metad_lookup, "stat", 0, true, make_lookup, take_attr},
 	[CLIENT_MKDIR] = {&rpc_metad_mkdir, "mkdir", ID_AT(MkdirRequest), true, make_mkdir, take_attr},
 	[CLIENT_MKDIR_PARENTS] = {&rpc_metad_mkdir, "mkdir", ID_AT(MkdirRequest), true, make_mkdir, take_attr},
-	[CLIENT_RMDIR] = {&rpc_metad_remove, "rmdir", ID_AT(RemoveRequest), true, make_remove, take_nothing},
-	[CLIENT_UNLINK] = {&rpc_metad_remove, "unlink", ID_AT(RemoveRequest), true, make_remove, take_nothing},
+	[CLIENT_RMDIR] = {&rpc_metad_remove, "rmdir", ID_AT(RemoveRequest), true, make_remove, names__take_nothing},
+	[CLIENT_UNLINK] = {&rpc_metad_remove, "unlink", ID_AT(RemoveRequest), true, make_remove, names__take_nothing},
 	[CLIENT_RENAME] = {&rpc_metad_rename, "rename", ID_AT(RenameRequest), true, make_rename, take_attr},
 	[CLIENT_SETATTR] = {&rpc_metad_setattr, "setattr", ID_AT(SetattrRequest), true, make_setattr, take_attr},
 	[CLIENT_POLICY_GET] = {&rpc_metad_policy, "policy", 0, true, make_policy, take_policy},
@@ -586,17 +421,11 @@ static const struct name_kind kinds[] = {
 	[CLIENT_READLINK] = {&rpc_metad_readlink, "readlink", 0, true, make_lookup, take_readlink},
 	[CLIENT_TRUNCATE] = {&rpc_metad_truncate, "truncate", ID_AT(TruncateRequest), true, make_truncate, take_attr},
 	[CLIENT_XATTR_SET] = {&rpc_metad_xattr_set, "set attribute", ID_AT(XattrSetRequest), true, make_xattr_set,
-		take_nothing},
+		names__take_nothing},
 	[CLIENT_XATTR_GET] = {&rpc_metad_xattr_get, "attribute", 0, true, make_xattr, take_xattr},
 	[CLIENT_XATTR_LIST] = {&rpc_metad_xattr_get, "attributes", 0, true, make_xattr, take_xattr_list},
 	[CLIENT_XATTR_REMOVE] = {&rpc_metad_xattr_remove, "remove attribute", ID_AT(XattrRequest), true, make_xattr,
-		take_nothing},
-	[CLIENT_DF] = {&rpc_metad_df, "df", 0, false, make_empty, take_df},
-	[CLIENT_GC] = {&rpc_metad_gc, "gc", 0, false, make_gc, take_gc},
-	[CLIENT_STATUS] = {&rpc_metad_status, "status", 0, false, make_empty, take_status},
-	[CLIENT_CONFIG] = {&rpc_metad_config, "config", 0, false, make_config, take_config},
-	[CLIENT_BACKUP] = {&rpc_metad_backup, "backup", 0, false, make_backup, take_backup},
-	[CLIENT_MAINTENANCE] = {&rpc_metad_maintenance, "maintenance", 0, false, make_maintenance, take_nothing},
+		names__take_nothing},
 };
 /* A file opened for reading, or made; and a directory's entries. */
 static const struct name_kind kind_open = {&rpc_metad_lookup, "open", 0, true, make_lookup, take_open};
@@ -660,11 +489,11 @@ static void name_done(struct session_call *call, int status, const ProtobufCMess
 	struct name_call *n = CONTAINER_OF(call, struct name_call, call);
 
 	if (status == 0 && !msg)
-		bad_answer(n);
+		names__bad_answer(n);
 	else if (status == 0)
 		n->kind->take(n, msg);
-	else if (refusal_text(n, msg)[0])
-		err_set(&n->op->err, status, "%s", refusal_text(n, msg));
+	else if (names__store_refusal(n, msg)[0])
+		err_set(&n->op->err, status, "%s", names__store_refusal(n, msg));
 	else
 		explain(n, status);
 	if (n->kind == &kind_readdir_lookup && n->op->err.code == 0) {
@@ -679,6 +508,10 @@ static void name_done(struct session_call *call, int status, const ProtobufCMess
 
 static const struct name_kind *kind_of(const struct client_op *op)
 {
+	const struct name_kind *store = names__store_kind(op->kind);
+
+	if (store)
+		return store;
 	if (op->kind == CLIENT_READDIR)
 		return op->inode ? &kind_readdir : &kind_readdir_lookup;
 	if (op->kind == CLIENT_OPEN)
