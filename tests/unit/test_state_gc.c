@@ -24,6 +24,23 @@ static int run_copies(struct state_bed *b, uint16_t type, uint32_t disk, uint64_
 	return state_bed_run(b);
 }
 
+/* Returns the first of the block ids. */
+static uint64_t begin(struct state_bed *b, uint32_t disks, uint64_t ids)
+{
+	state_bed_open(b);
+	bed_disks(b, disks, 1);
+	return bed_reserve(b, ids);
+}
+
+/* Each of the disks 1 to 6 has dropped its copy of the block. */
+static void drop_all(struct state_bed *b, uint64_t block)
+{
+	for (uint32_t disk = 1; disk <= 6; disk++)
+		ck_assert_int_eq(run_copies(b, STATE_CMD_DROPPED, disk, 1,
+					 (struct state_copy){.block = block, .index = (uint8_t)(disk - 1)}),
+			0);
+}
+
 /* A file of `blocks` whole blocks, from block id `first` on. */
 static uint64_t make_file(struct state_bed *b, const char *path, uint64_t first, uint32_t blocks)
 {
@@ -83,9 +100,7 @@ START_TEST(removed_file_leaves_by_drop_rows)
 	struct state_bed b;
 	uint64_t first, inode;
 
-	state_bed_open(&b);
-	bed_disks(&b, 6, 1);
-	first = bed_reserve(&b, 100);
+	first = begin(&b, 6, 100);
 	inode = make_file(&b, "f", first, 3);
 	b.time_ms = 5000;
 	ck_assert_int_eq(bed_remove(&b, "f", false), 0);
@@ -136,9 +151,7 @@ START_TEST(steps_are_bounded)
 	struct state_bed b;
 	uint64_t first, large, from = 0, before, steps = 0;
 
-	state_bed_open(&b);
-	bed_disks(&b, 6, 1);
-	first = bed_reserve(&b, 1000);
+	first = begin(&b, 6, 1000);
 	large = make_file(&b, "large", first, 300);
 	for (uint32_t i = 0; i < 50; i++) {
 		char name[16];
@@ -229,9 +242,7 @@ START_TEST(a_block_never_comes_back)
 	struct state_bed b;
 	uint64_t first, inode;
 
-	state_bed_open(&b);
-	bed_disks(&b, 6, 1);
-	first = bed_reserve(&b, 100);
+	first = begin(&b, 6, 100);
 	make_file(&b, "f", first, 1);
 	ck_assert_int_eq(bed_remove(&b, "f", false), 0);
 	ck_assert_int_eq(run_gc(&b, STATE_TABLE_GC, 0, b.time_ms), 0);
@@ -242,10 +253,7 @@ START_TEST(a_block_never_comes_back)
 	ck_assert_int_eq(state_bed_run(&b), ERR_BLOCK_CLOSED);
 	ck_assert_int_eq(b.res.blocks[0].status, ERR_BLOCK_CLOSED);
 	/* nor when the drop rows are worked off: the receipts are good, the copies are not there */
-	for (uint32_t disk = 1; disk <= 6; disk++)
-		ck_assert_int_eq(run_copies(&b, STATE_CMD_DROPPED, disk, 1,
-					 (struct state_copy){.block = first, .index = (uint8_t)(disk - 1)}),
-			0);
+	drop_all(&b, first);
 	ck_assert_uint_eq(rows_of(&b, STATE_TABLE_DROP), 0);
 	for (int i = 0; i < 3; i++) {
 		bed_commit(&b, inode, 1, true, BLOCK_BYTES);
@@ -274,9 +282,7 @@ START_TEST(orphans_only_below_the_floor_and_unnamed)
 	struct state_bed b;
 	uint64_t first;
 
-	state_bed_open(&b);
-	bed_disks(&b, 7, 1);
-	first = bed_reserve(&b, 100);
+	first = begin(&b, 7, 100);
 	ck_assert_int_eq(bed_create(&b, "f", 0), 0);
 	bed_commit(&b, b.res.attr.inode, b.res.epoch, true, BLOCK_BYTES);
 	bed_drop_receipt(bed_block(&b, first, 0, BLOCK_BYTES), 5); /* promised to disk 6, not there */
@@ -320,9 +326,7 @@ START_TEST(missing_copies_stop_counting)
 	struct state_bed b;
 	uint64_t first;
 
-	state_bed_open(&b);
-	bed_disks(&b, 6, 1);
-	first = bed_reserve(&b, 100);
+	first = begin(&b, 6, 100);
 	make_file(&b, "f", first, 1);
 	/* above the floor no inventory is believed: its disk may have been listed before the copy came */
 	ck_assert_int_eq(run_copies(&b, STATE_CMD_MISSING, 3, 1, (struct state_copy){.block = first, .index = 2}), 0);
@@ -347,10 +351,7 @@ START_TEST(missing_copies_stop_counting)
 	ck_assert_int_eq(bed_remove(&b, "f", false), 0);
 	ck_assert_int_eq(run_gc(&b, STATE_TABLE_GC, 0, b.time_ms), 0);
 	ck_assert_uint_eq(rows_of(&b, STATE_TABLE_DROP), 5);
-	for (uint32_t disk = 1; disk <= 6; disk++)
-		ck_assert_int_eq(run_copies(&b, STATE_CMD_DROPPED, disk, 1,
-					 (struct state_copy){.block = first, .index = (uint8_t)(disk - 1)}),
-			0);
+	drop_all(&b, first);
 	ck_assert_uint_eq(b.s.meta.pending_bytes, 0);
 	state_bed_close(&b);
 }
@@ -363,9 +364,7 @@ START_TEST(raw_bytes_are_of_what_is_there)
 	struct state_bed b;
 	uint64_t first, raw;
 
-	state_bed_open(&b);
-	bed_disks(&b, 7, 1);
-	first = bed_reserve(&b, 100);
+	first = begin(&b, 7, 100);
 	make_file(&b, "f", first, 2);
 	ck_assert_int_gt(bed_lookup(&b, "f"), 0);
 	raw = b.inode.raw_bytes;
@@ -407,9 +406,7 @@ START_TEST(drop_rows_of_a_lost_disk_do_not_stay)
 	struct state_bed b;
 	uint64_t first, pending;
 
-	state_bed_open(&b);
-	bed_disks(&b, 7, 1);
-	first = bed_reserve(&b, LOST);
+	first = begin(&b, 7, LOST);
 	make_file(&b, "f", first, LOST);
 	pass_floor(&b);
 	first = bed_reserve(&b, 10);
@@ -483,9 +480,7 @@ START_TEST(copies_of_intents_are_not_missing)
 	struct state_bed b;
 	uint64_t first;
 
-	state_bed_open(&b);
-	bed_disks(&b, 7, 1);
-	first = bed_reserve(&b, 100);
+	first = begin(&b, 7, 100);
 	make_file(&b, "f", first, 2);
 	pass_floor(&b);
 	ck_assert_int_eq(run_copies(&b, STATE_CMD_MISSING, 3, 1, (struct state_copy){.block = first, .index = 2}), 0);
