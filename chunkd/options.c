@@ -86,8 +86,8 @@ const struct daemon_usage chunkd_usage = {
 		 "The chunk server of Craton: keeps chunks of files on disks and serves them to clients.\n",
 	.examples = "  craton-chunkd --dir /var/lib/craton/chunkd-1 --disk /mnt/ssd1 --disk /mnt/ssd2 \\\n"
 		    "      --name chunkd-1 --listen 127.0.0.1:7101 -c /etc/craton/craton.conf\n"
-		    "  craton-chunkd --dir s --disk d --capacity 8G --listen 127.0.0.1:0 -c craton.conf; "
-		    "the port is in s/address\n",
+		    "  craton-chunkd --dir s --disk d --capacity 8G --listen 127.0.0.1:0 -c craton.conf    "
+		    "# the port is in s/address\n",
 	.table = table,
 };
 

@@ -55,7 +55,7 @@ const struct daemon_usage metad_usage = {
 		 "\n"
 		 "The metadata server of Craton: names, layouts, and the state of every disk.\n",
 	.examples = "  craton-metad --dir /var/lib/craton/metad-1 --listen 127.0.0.1:7000 -c /etc/craton/craton.conf\n"
-		    "  craton-metad --dir m --listen 127.0.0.1:0 -c craton.conf; the port is in m/address\n",
+		    "  craton-metad --dir m --listen 127.0.0.1:0 -c craton.conf    # the port is in m/address\n",
 	.table = table,
 };
 
