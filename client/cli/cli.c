@@ -81,6 +81,13 @@ void cli_json_end(struct buf *out, struct json *j)
 	buf_fini(out);
 }
 
+int cli_done(const struct cli *cli)
+{
+	if (cli->json)
+		printf("{}\n");
+	return CLI_OK;
+}
+
 void cli_format_mode(uint32_t mode, char ret_text[10])
 {
 	static const char bits[] = "rwxrwxrwx";

@@ -3,7 +3,7 @@
  * cli: the frame of the `craton` program: a table of commands, each with its option table, from which parsing and --help come.
  *
  * Exit codes: 0 done, 1 failed, 2 wrong usage; `craton status` also 3 (warn) and 4 (error). Every failure is one line on stderr that names
- * cause and next step; with --json it is {"error": "..."} on stdout as well.
+ * cause and next step; with --json it is {"error": "..."} on stdout as well. With --json a command that has nothing to tell says {}.
  */
 #ifndef CLIENT_CLI_CLI_H
 #define CLIENT_CLI_CLI_H
@@ -55,6 +55,7 @@ struct cli_command {
 	const struct opt *opts;
 	size_t values_bytes;
 	int min_words, max_words;
+	bool silent;             /* it says nothing when all went well; with --json an empty object */
 	int (*run)(struct cli *cli);
 };
 
@@ -73,6 +74,8 @@ int cli_connect(struct cli *cli);
 /* The answer of a command: an object that is filled by json_* and then printed as one line on stdout. */
 void cli_json_begin(struct buf *out, struct json *j);
 void cli_json_end(struct buf *out, struct json *j);
+/* With --json the object of who has nothing to tell; returns CLI_OK. */
+int cli_done(const struct cli *cli);
 /* One JSON line on stdout from what `out` holds, and empties it. */
 void cli_print_json(struct buf *out);
 

@@ -93,7 +93,8 @@ static int get_regular(struct cli *cli, const char *path, const char *local, con
 	temp = mem_printf("%.*s.craton-XXXXXX", slash ? (int)(slash + 1 - local) : 0, local);
 	fd = mkstemp(temp);
 	if (fd < 0) {
-		exit_code = cli_fail(cli, "cannot create a file beside %s: %s", local, strerror(errno));
+		exit_code = cli_fail(cli, "cannot create a file beside %s: %s%s", local, strerror(errno),
+		                     errno == ENOENT ? "; give -p to make missing directories" : "");
 		mem_free(temp);
 		return exit_code;
 	}
@@ -246,7 +247,7 @@ static int run(struct cli *cli)
 		return exit_code;
 	into = stat(dest, &st) == 0 && S_ISDIR(st.st_mode);
 	if (cli->word_count > 2 && !into)
-		return cli_fail(cli, "the destination %s is not a directory", dest);
+		return cli_fail(cli, "the destination %s is not a directory; make it with: mkdir -p %s", dest, dest);
 	for (int i = 0; i < cli->word_count - 1 && exit_code == CLI_OK; i++)
 		exit_code = get_one(cli, cli->words[i], dest, into, &totals);
 	if (exit_code == CLI_OK && cli->json)

@@ -42,5 +42,6 @@ const struct cli_command cmd_ln = {
 	.values_bytes = sizeof(struct values),
 	.min_words = 2,
 	.max_words = 2,
+	.silent = true,
 	.run = run,
 };

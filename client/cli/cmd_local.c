@@ -136,7 +136,7 @@ static int down(struct cli *cli, const char *dir, const char *word)
 			exit_code = cli_fail(cli, "%s", err.text);
 	}
 	local_fini(&local);
-	return exit_code;
+	return exit_code == CLI_OK ? cli_done(cli) : exit_code;
 }
 
 static void status_line(struct json *j, const struct local *local, const char *name)
@@ -243,7 +243,7 @@ static int one(struct cli *cli, const char *dir, const char *name, int signal)
 	if (r == ERR_OK)
 		r = signal ? process_end(local.dir, name, signal, END_TIMEOUT_MS, &err) : local_start(&local, name, &started, &err);
 	local_fini(&local);
-	return r < 0 ? cli_fail(cli, "%s", err.text) : CLI_OK;
+	return r < 0 ? cli_fail(cli, "%s", err.text) : cli_done(cli);
 }
 
 static int do_kill(struct cli *cli, const char *dir, const char *name) { return one(cli, dir, name, SIGKILL); }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
 #include "client/cli/cli.h"
 
 struct values {
@@ -22,7 +24,7 @@ static int run(struct cli *cli)
 		int r = v->parents ? cr_mkdir_parents(cli->store, cli->words[i], 0777) : cr_mkdir(cli->store, cli->words[i], 0777);
 
 		if (r < 0)
-			exit_code = cli_fail(cli, "%s", cr_error());
+			exit_code = cli_fail(cli, "%s%s", cr_error(), r == -ENOENT ? "; give -p to make missing parents too" : "");
 	}
 	return exit_code;
 }
@@ -38,5 +40,6 @@ const struct cli_command cmd_mkdir = {
 	.values_bytes = sizeof(struct values),
 	.min_words = 1,
 	.max_words = CLI_WORDS,
+	.silent = true,
 	.run = run,
 };

@@ -48,5 +48,6 @@ const struct cli_command cmd_mv = {
 	.values_bytes = sizeof(struct values),
 	.min_words = 2,
 	.max_words = 2,
+	.silent = true,
 	.run = run,
 };

@@ -45,7 +45,7 @@ static int run(struct cli *cli)
 		return show(cli, cli->words[1]);
 	if (cr_policy_set(cli->store, cli->words[1], strcmp(cli->words[2], "inherit") ? cli->words[2] : "") < 0)
 		return cli_fail(cli, "%s", cr_error());
-	return CLI_OK;
+	return cli_done(cli);
 }
 
 const struct cli_command cmd_policy = {

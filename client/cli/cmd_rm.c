@@ -89,5 +89,6 @@ const struct cli_command cmd_rm = {
 	.values_bytes = sizeof(struct values),
 	.min_words = 1,
 	.max_words = CLI_WORDS,
+	.silent = true,
 	.run = run,
 };

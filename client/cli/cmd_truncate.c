@@ -41,5 +41,6 @@ const struct cli_command cmd_truncate = {
 	.values_bytes = sizeof(struct values),
 	.min_words = 1,
 	.max_words = CLI_WORDS,
+	.silent = true,
 	.run = run,
 };

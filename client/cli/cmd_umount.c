@@ -62,5 +62,6 @@ const struct cli_command cmd_umount = {
 	.values_bytes = sizeof(struct values),
 	.min_words = 1,
 	.max_words = 1,
+	.silent = true,
 	.run = run,
 };

@@ -72,6 +72,8 @@ static int run(const struct cli_command *c, int argc, char **argv)
 		cli.json = common->json;
 		cli.timeout_ms = common->timeout_ms;
 		exit_code = c->run(&cli);
+		if (exit_code == CLI_OK && c->silent)
+			cli_done(&cli);
 		cr_disconnect(cli.store);
 	}
 	opt_fini(&parser);
@@ -99,7 +101,10 @@ int main(int argc, char **argv)
 		return CLI_USAGE;
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-		if (argc > 2 && (c = find(argv[2])))
+		c = argc > 2 ? find(argv[2]) : NULL;
+		if (argc > 2 && !c)
+			return cli_usage(&none, "there is no command '%s'", argv[2]);
+		if (c)
 			print_help(c);
 		else
 			print_commands(stdout);
@@ -110,6 +115,8 @@ int main(int argc, char **argv)
 		return CLI_OK;
 	}
 	c = find(argv[1]);
+	if (!c && argv[1][0] == '-')
+		return cli_usage(&none, "%s stands before the command; its options follow it", argv[1]);
 	if (!c)
 		return cli_usage(&none, "there is no command '%s'", argv[1]);
 	exit_code = run(c, argc - 1, argv + 1);

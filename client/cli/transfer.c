@@ -16,9 +16,10 @@ int transfer_in(struct cli *cli, int fd, const char *local_name, const char *pat
 	uint64_t offset = 0;
 	uint8_t *buf;
 	int exit_code = CLI_OK;
+	int r = cr_open(cli->store, path, CR_WRITE | CR_ATOMIC | (exclusive ? CR_EXCL : 0), mode, &file);
 
-	if (cr_open(cli->store, path, CR_WRITE | CR_ATOMIC | (exclusive ? CR_EXCL : 0), mode, &file) < 0)
-		return cli_fail(cli, "%s", cr_error());
+	if (r < 0)
+		return cli_fail(cli, "%s%s", cr_error(), r == -ENOENT ? "; give -p to make missing directories" : "");
 	buf = mem_alloc(PIECE_BYTES);
 	for (;;) {
 		ssize_t n = read(fd, buf, PIECE_BYTES);

@@ -62,6 +62,17 @@ def names(store, rng):
     check(store.craton("rm", "/a", check=False).returncode == 1 and store.craton("rm", "-f", "/a", check=False).returncode == 0, "rm -f")
 
 
+def nothing_to_tell(store, rng):
+    """A command that has nothing to tell says so in JSON."""
+    small = store.path("small")
+    write_random(small, 10, rng)
+    store.run("mkdir", "/n")
+    store.run("put", small, "/n/f")
+    for words in (["mkdir", "/n/d"], ["ln", "/n/f", "/n/g"], ["mv", "/n/g", "/n/h"], ["truncate", "/n/h"], ["policy", "set", "/n", "rs-1-2"],
+                  ["rm", "-r", "/n"], ["rm", "-f", "/n"]):
+        check(store.run(*words, "--json") == b"{}\n", f"{words} --json")
+
+
 def trees(store, rng):
     tree = store.path("tree")
     for sub in ("", "one", "one/two"):
@@ -189,7 +200,7 @@ def odd_places(store):
     place = store.path('a "quoted" \\ name')
     made = store.json("local", "up", place, "--chunkd", "1", "--policy", "rs-1-2", "--capacity", "256M")
     shown = store.json("local", "status", place)
-    store.run("local", "down", place)
+    check(store.json("local", "down", place) == {}, "local down --json")
     check(made["dir"] == shown["dir"] == place and made["config"] == shown["config"] == place + "/craton.conf", f"{made}, {shown}")
     check([d["name"] for d in shown["daemons"]] == ["metad-1", "chunkd-1"] and shown["daemons"][0]["running"], f"local status: {shown}")
 
@@ -236,6 +247,7 @@ def run(label, env, conf=""):
         store.run("local", "up", store.store)
     sizes(store, rng)
     names(store, rng)
+    nothing_to_tell(store, rng)
     trees(store, rng)
     policies(store, rng)
     links_and_lengths(store, rng)

@@ -5,13 +5,14 @@
 import os
 import random
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from localstore import LocalStore, build_dir, craton_program, write_random
+from localstore import LocalStore, build_dir, craton_program, wait_until, write_random
 
 USAGE, FAILED = 2, 1
 failures = []
@@ -39,6 +40,8 @@ def expect(what, argv, code, *words, env=None):
 def usage(store):
     craton = craton_program()
     expect("no command", [craton, "fly"], USAGE, "fly", env=store.env)
+    expect("help on no command", [craton, "help", "fly"], USAGE, "fly", env=store.env)
+    expect("option first", [craton, "--json", "ls"], USAGE, "--json stands before the command", env=store.env)
     expect("unknown option", [craton, "put", "--fsat", "a", "b"], USAGE, "fsat", env=store.env)
     expect("gc of what", [craton, "gc", "faster"], USAGE, "faster", env=store.env)
     expect("rewrite what", [craton, "bench", "get", "--rewrite"], USAGE, "put", env=store.env)
@@ -74,7 +77,8 @@ def paths(store):
     write_random(source, 1000, random.Random(1))
     expect("no such file", [craton, "get", "/nowhere", store.path("x")], FAILED, "/nowhere", env=store.env)
     expect("no such local file", [craton, "put", "/no/such", "/x"], FAILED, "/no/such", env=store.env)
-    expect("no such directory", [craton, "put", source, "/no/dir/file"], FAILED, "/no/dir", env=store.env)
+    expect("no such directory", [craton, "put", source, "/no/dir/file"], FAILED, "/no/dir", "-p", env=store.env)
+    expect("no such parent", [craton, "mkdir", "/no/dir"], FAILED, "/no/dir", "-p", env=store.env)
     long_path = "/" + "/".join(["a" * 250] * 10)
     expect("long path", [craton, "stat", long_path], FAILED, "no such file", env=store.env)
     expect("name too long", [craton, "mkdir", "/" + "n" * 300], FAILED, "255", env=store.env)
@@ -84,6 +88,8 @@ def paths(store):
     expect("rmdir of the root", [craton, "rm", "-r", "/"], FAILED, env=store.env)
     store.run("mkdir", "/dir")
     store.run("put", source, "/dir/file")
+    expect("no such local directory", [craton, "get", "/dir/file", store.path("none/file")], FAILED, "none/file", "-p", env=store.env)
+    expect("many to no directory", [craton, "get", "/dir/file", "/dir/file", store.path("none")], FAILED, "mkdir -p", env=store.env)
     loop = store.path("loop")
     os.makedirs(os.path.join(loop, "sub"))
     os.symlink("..", os.path.join(loop, "sub", "back"))
@@ -127,6 +133,41 @@ def destinations(store):
         failures.append("get to a link: the link is gone, or its target was not written")
     if not stat.S_ISFIFO(os.stat(pipe).st_mode) or through != data:
         failures.append("get to a pipe: the pipe is gone, or nothing came through")
+
+
+def interrupts(store):
+    """^C and a reader that has gone end it at once, by the signal, with nothing half done left behind."""
+    craton = craton_program()
+    put = subprocess.Popen([craton, "put", "-", "/interrupted"], env=store.env, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    put.stdin.write(b"x" * (4 << 20))
+    put.stdin.flush()
+    put.send_signal(signal.SIGINT)
+    said = put.communicate(timeout=60)[1]
+    if put.returncode != -signal.SIGINT or said:
+        failures.append(f"put, interrupted: exit {put.returncode}: {said!r}")
+    expect("put, interrupted", [craton, "stat", "/interrupted"], FAILED, "/interrupted", env=store.env)
+
+    folder = store.path("interrupted")
+    os.mkdir(folder)
+    servers = [store.pid(name) for name in store.chunkds()]
+    for pid in servers: # so that it cannot end before it is told
+        os.kill(pid, signal.SIGSTOP)
+    get = subprocess.Popen([craton, "get", "/dir/file", os.path.join(folder, "file")], env=store.env, stderr=subprocess.PIPE)
+    wait_until(lambda: os.listdir(folder) or get.poll() is not None, "the temporary file of a get")
+    get.send_signal(signal.SIGINT)
+    said = get.communicate(timeout=60)[1]
+    for pid in servers:
+        os.kill(pid, signal.SIGCONT)
+    if get.returncode != -signal.SIGINT or said or os.listdir(folder):
+        failures.append(f"get, interrupted: exit {get.returncode}, left {os.listdir(folder)}: {said!r}")
+
+    for words in (["ls", "-r", "/"], ["cat", "/dir/file"], ["status", "--watch"]):
+        unread, closed = os.pipe()
+        os.close(unread)
+        done = subprocess.run([craton, *words], env=store.env, stdout=closed, stderr=subprocess.PIPE, timeout=60, check=False)
+        os.close(closed)
+        if done.returncode != -signal.SIGPIPE or done.stderr:
+            failures.append(f"{words[0]} to who does not read: exit {done.returncode}: {done.stderr!r}")
 
 
 def configuration(store):
@@ -220,6 +261,7 @@ def main():
         failures.append("bad input changed the store")
     paths(store)
     destinations(store)
+    interrupts(store)
     for f in failures:
         print(f"FAILED: {f}")
     print(f"{ran} bad inputs, {len(failures)} answered badly")
