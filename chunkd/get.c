@@ -117,6 +117,7 @@ static void list_read(struct trailer_read *read, int code)
 	struct get *g = CONTAINER_OF(read, struct get, trailer);
 
 	g->list_ready = true;
+	g->list_code = code;
 	if (code == 0) {
 		struct slice list = g->trailer.trailer.list;
 
@@ -217,6 +218,7 @@ int get_start(struct get *g)
 	g->head = g->count = g->out = 0;
 	g->ended = g->list_ready = g->list_reading = g->busy = false;
 	g->list = slice_of(NULL, 0);
+	g->list_code = 0;
 	g->own_list = NULL;
 	for (int i = 0; i < GET_WINDOW; i++)
 		g->parts[i].state = FREE;

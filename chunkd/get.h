@@ -44,8 +44,9 @@ struct get {
 	void (*part)(struct get *get, struct get_part *part);
 	void (*failed)(struct get *get, int code);
 	void (*closed)(struct get *get);
-	/* with the first part: the chunk's own list if it was asked for; empty if the trailer could not be trusted */
+	/* with the first part: the chunk's own list if it was asked for; empty if the trailer could not be read or trusted: list_code says why */
 	struct slice list;
+	int list_code;
 	/* private */
 	uint64_t read_at, end;
 	struct get_part parts[GET_WINDOW];

@@ -215,7 +215,9 @@ static void reread_part(struct get *get, struct get_part *part)
 	ec_unit_crcs(part->data, part->len, job->seen + first);
 	stripe_mask_units(job->copy.block, job->copy.index, first, units, job->seen + first);
 	/* The trailer counts, too: without its list a reader cannot use the chunk. */
-	if (part->first && get->list.len != (size_t)stripe_unit_count(job->row.length) * sizeof(uint32_t))
+	if (part->first && get->list_code < 0)
+		job->status = get->list_code;
+	else if (part->first && get->list.len != (size_t)stripe_unit_count(job->row.length) * sizeof(uint32_t))
 		job->status = ERR_TRAILER_CORRUPT;
 	else if (part->first &&
 		stripe_combine(job->copy.block, job->copy.index, job->row.length, (const uint32_t *)get->list.data) !=
@@ -237,7 +239,10 @@ static void reread_closed(struct get *get)
 		stripe_combine(job->copy.block, job->copy.index, job->row.length, job->seen) !=
 			job->crcs[job->copy.index])
 		job->status = ERR_CORRUPT;
-	repair__finish(job, job->status, job->status ? "the copy was read again and is not what its proof says" : NULL);
+	repair__finish(job, job->status,
+		job->status == ERR_IO ? "the copy cannot be read"
+			: job->status ? "the copy was read again and is not what its proof says"
+				      : NULL);
 }
 
 static void reread_start(struct repair_job *job)
@@ -336,9 +341,11 @@ static void make_result(struct repair_job *job, Craton__RepairResult *out)
 	}
 	out->culprits = job->repairs->culprits[job - job->repairs->jobs];
 	for (uint8_t i = 0; i < LIMIT_WIDTH; i++) {
-		if (job->sources[i].culprit)
+		if (job->sources[i].told)
 			add_culprit(job, out, i, job->sources[i].bad,
-				"what it serves does not lead up to the block's proof");
+				job->sources[i].bad == ERR_CORRUPT
+					? "what it serves does not lead up to the block's proof"
+					: "it cannot be read");
 		else if (job->liars & 1u << i)
 			add_culprit(
 				job, out, i, ERR_CORRUPT, "its checksums agree, the block is right only without it");

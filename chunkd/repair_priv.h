@@ -35,7 +35,7 @@ struct repair_source {
 	uint32_t disk, incarnation;
 	bool named;     /* there is such a source */
 	int bad;        /* why it is not used any more; 0: it is */
-	bool culprit;   /* it is bad because it is not what the proof says */
+	bool told;      /* metad is told of it: it is not what the proof says, or cannot be read; not so a server that does not answer */
 	char server[64];
 	struct io_addr addr;
 	uint32_t *list; /* masked unit CRCs, proven; NULL: not there yet */

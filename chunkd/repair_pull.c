@@ -57,12 +57,12 @@ static uint32_t *list_new(const struct repair_job *job, uint8_t index)
 
 /* ---- sets ---- */
 
-static void source_bad(struct repair_source *s, int status, bool culprit)
+static void source_bad(struct repair_source *s, int status, bool told)
 {
 	struct repair_job *job = s->job;
 
 	s->bad = status;
-	s->culprit = culprit;
+	s->told = told;
 	repair_set_bad(&job->sets, (uint8_t)(s - job->sources));
 }
 
@@ -155,7 +155,7 @@ static void cell_done(struct rpc_call *call, int status, const ProtobufCMessage 
 	struct repair_source *s = CONTAINER_OF(call, struct repair_source, call);
 	const Craton__GetPart *part = (const Craton__GetPart *)msg;
 	struct repair_job *job = s->job;
-	bool culprit = status == ERR_CORRUPT || status == ERR_NOENT || status == ERR_IO;
+	bool told = status == ERR_CORRUPT || status == ERR_NOENT || status == ERR_IO;
 
 	repair__peer_put(s->peer);
 	s->peer = NULL;
@@ -163,14 +163,14 @@ static void cell_done(struct rpc_call *call, int status, const ProtobufCMessage 
 		status = ERR_PROTO;
 	if (status == 0 && !s->list) {
 		status = take_list(s, part);
-		culprit = true;
+		told = true;
 	}
 	if (status == 0) {
 		status = check_cell(s);
-		culprit = true;
+		told = true;
 	}
 	if (status < 0)
-		source_bad(s, status, culprit);
+		source_bad(s, status, told);
 	job->pulling--;
 	if (job->pulling == 0)
 		io_at_turn_end(job->repairs->ch->io, &job->hook);

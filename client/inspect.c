@@ -37,6 +37,7 @@ struct inspect_chunk {
 	struct cr_chunk_info info;
 	uint32_t *bad_units;
 	uint32_t bad_count;
+	bool contradicts; /* what was read of it is not what the block's row says; else its trailer cannot be read */
 };
 
 enum inspect_phase { INSPECT_STAT, INSPECT_LISTS, INSPECT_READ, INSPECT_BLOCK_DONE };
@@ -217,9 +218,10 @@ static void start_stat(struct inspect_chunk *c)
 	chunk_call(c, &rpc_chunkd_stat, &c->request.stat.base, stat_done);
 }
 
-static void bad_trailer(struct inspect_chunk *c)
+static void bad_trailer(struct inspect_chunk *c, bool contradicts)
 {
 	c->info.bad_trailer = 1;
+	c->contradicts |= contradicts;
 	c->info.state = CR_CHUNK_CORRUPT;
 	c->no_list = true;
 }
@@ -232,14 +234,14 @@ static void lists_done(struct rpc_call *call, int status, const ProtobufCMessage
 
 	(void)payload_len;
 	if (status == ERR_TRAILER_CORRUPT || status == ERR_CORRUPT)
-		bad_trailer(c);
+		bad_trailer(c, false);
 	else if (status < 0 || !r)
 		chunk_error(c, status < 0 ? status : ERR_PROTO);
 	for (size_t i = 0; status == 0 && r && i < r->n_lists; i++)
 		if (r->lists[i]->index >= (uint32_t)b->geom.k + b->geom.m ||
 			layout_learn_list(
 				b, (uint8_t)r->lists[i]->index, r->lists[i]->crcs.data, r->lists[i]->crcs.len) < 0)
-			bad_trailer(c);
+			bad_trailer(c, true);
 	chunk_ended(c);
 }
 
@@ -272,6 +274,7 @@ static void bad_unit(struct inspect_chunk *c, uint32_t unit)
 	if (!c->bad_units)
 		c->bad_units = mem_array(stripe_unit_count(c->info.chunk_bytes), sizeof(uint32_t));
 	c->bad_units[c->bad_count++] = unit;
+	c->contradicts = true;
 	c->info.state = CR_CHUNK_CORRUPT;
 }
 
@@ -280,10 +283,10 @@ static void check_part(struct inspect_chunk *c, const Craton__GetPart *part, uin
 	struct layout_block *b = block_of(c->inspect);
 
 	if (part->list.len > 0 && !c->no_list && layout_learn_list(b, c->index, part->list.data, part->list.len) < 0)
-		bad_trailer(c);
+		bad_trailer(c, true);
 	/* Data without the list that was asked for: the trailer cannot be read. */
 	if (c->received == 0 && part->list.len == 0 && !c->no_list)
-		bad_trailer(c);
+		bad_trailer(c, false);
 	for (uint32_t at = 0; at < payload_len; at += LIMIT_UNIT_BYTES) {
 		uint32_t len = payload_len - at < LIMIT_UNIT_BYTES ? payload_len - at : LIMIT_UNIT_BYTES;
 		uint32_t unit = (uint32_t)((c->received + at) / LIMIT_UNIT_BYTES);
@@ -311,12 +314,13 @@ static void get_done(struct rpc_call *call, int status, const ProtobufCMessage *
 	if (status == 0 && msg)
 		check_part(c, (const Craton__GetPart *)msg, payload_len);
 	if (status == ERR_TRAILER_CORRUPT && !c->no_list) {
-		bad_trailer(c);
+		bad_trailer(c, false);
 		start_get(c);
 	} else if (status < 0) {
 		chunk_error(c, status);
 	} else if (c->received != c->info.chunk_bytes || (!b->lists[c->index] && c->crc != b->chunks[c->index].crc)) {
 		c->info.state = CR_CHUNK_CORRUPT;
+		c->contradicts = true;
 	}
 	chunk_ended(c);
 }
@@ -395,12 +399,15 @@ static void phase_start(struct inspect *n)
 static void tell(struct inspect *n, uint8_t index)
 {
 	const struct layout_block *b = block_of(n);
-	uint8_t state = n->chunks[index].info.state;
+	const struct inspect_chunk *c = &n->chunks[index];
+	uint8_t state = c->info.state;
 
-	if (n->chunks[index].info.chunk_bytes > 0 && b->chunks[index].present &&
+	if (c->info.chunk_bytes > 0 && b->chunks[index].present &&
 		(state == CR_CHUNK_CORRUPT || state == CR_CHUNK_MISSING))
 		report_copy(n->client, b->id, index, b->chunks[index].disk, b->chunks[index].incarnation,
-			state == CR_CHUNK_CORRUPT ? ERR_CORRUPT : ERR_NOENT);
+			state == CR_CHUNK_MISSING ? ERR_NOENT
+				: c->contradicts  ? ERR_CORRUPT
+						  : ERR_TRAILER_CORRUPT);
 }
 
 static void block_end(struct inspect *n)

@@ -171,12 +171,12 @@ int layout_learn_list(struct layout_block *b, uint8_t index, const uint8_t *list
 	if (b->lists[index])
 		return 0;
 	if (len == 0 || bytes != stripe_unit_count(len) * sizeof(uint32_t))
-		return ERR_TRAILER_CORRUPT;
+		return ERR_CORRUPT;
 	copy = mem_alloc(bytes);
 	memcpy(copy, list, bytes);
 	if (stripe_combine(b->id, index, len, copy) != b->chunks[index].crc) {
 		mem_free(copy);
-		return ERR_TRAILER_CORRUPT;
+		return ERR_CORRUPT;
 	}
 	b->lists[index] = copy;
 	return 0;

@@ -62,7 +62,7 @@ struct layout_extent *layout_find(const struct layout *l, uint64_t offset);
  * 0: metad has left something out.
  */
 uint64_t layout_gap(const struct layout *l, uint64_t offset, uint64_t len, const uint8_t **ret_bytes);
-/* Keeps the list if it combines to the proof of this chunk. ERR_TRAILER_CORRUPT if not. */
+/* Keeps the list if it combines to the proof of this chunk. ERR_CORRUPT if not. */
 int layout_learn_list(struct layout_block *b, uint8_t index, const uint8_t *list, size_t bytes);
 
 #endif

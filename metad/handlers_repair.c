@@ -4,8 +4,9 @@
  * anew for each heartbeat of the target's server, so that neither side has to remember that it was given. A result comes
  * with a heartbeat, which is authenticated; what it claims is checked here (receipt, proof) and again when it is applied.
  *
- * Reports of readers are rumours: the server of the copy is told to read it again, and only what it confirms becomes a row.
- * If it does not, somebody is wrong: status names disk and chunk until the row names another copy.
+ * Reports of readers are rumours (metad/plan/rumour.h): the server of the copy is told to read it again, and only what it confirms
+ * becomes a row. Where a reader has read something else than the proof and the server has not, somebody is wrong: status names
+ * disk and chunk until the row names another copy.
  */
 #include "metad/core.h"
 
@@ -15,24 +16,15 @@
 #include "common/base/mem.h"
 #include "common/code/ec.h"
 #include "metad/plan/repair.h"
+#include "metad/plan/rumour.h"
 
 enum {
-	RUMOURS = 256,                   /* reports that wait for the re-read of the disk; further ones come again */
-	RUMOUR_LIFE_MS = 10 * 60 * 1000, /* of one whose disk does not answer */
-	CHECKS_PER_BEAT = 2,             /* re-reads ordered from a server at a time: a chunk may have 64 MiB */
-	CULPRITS = 32,                   /* named in status */
+	CHECKS_PER_BEAT = 2, /* re-reads ordered from a server at a time: a chunk may have 64 MiB */
+	CULPRITS = 32,       /* named in status */
 	CULPRIT_LIFE_MS = 24 * 3600 * 1000,
 	REPORT_COPIES = 64, /* of one request */
 	RESULTS = 256,      /* of one heartbeat */
 	TEXT_BYTES = 200,
-};
-
-struct rumour {
-	uint64_t block; /* 0: none */
-	uint32_t disk, incarnation;
-	uint8_t index;
-	int status;
-	uint64_t time_ms;
 };
 
 struct culprit {
@@ -46,7 +38,7 @@ struct culprit {
 
 struct metad_repair {
 	struct plan_repair plan;
-	struct rumour rumours[RUMOURS];
+	struct rumours rumours;
 	struct culprit culprits[CULPRITS];
 	uint64_t reports, damaged; /* since the start */
 	struct state_block row;
@@ -91,37 +83,16 @@ static bool row_names(struct metad *md, uint64_t block, uint8_t index, uint32_t 
 
 /* ---- rumours ---- */
 
-static struct rumour *rumour_find(struct metad_repair *r, uint64_t block, uint8_t index, uint32_t incarnation)
-{
-	for (size_t i = 0; i < RUMOURS; i++)
-		if (r->rumours[i].block == block && r->rumours[i].index == index &&
-			r->rumours[i].incarnation == incarnation)
-			return &r->rumours[i];
-	return NULL;
-}
-
-static void rumour_add(struct metad *md, uint64_t block, uint8_t index, uint32_t disk, uint32_t incarnation, int status)
+static void take_rumour(
+	struct metad *md, uint64_t block, uint8_t index, uint32_t disk, uint32_t incarnation, int status)
 {
 	struct metad_repair *r = md->repair;
-	uint64_t now_ms = metad__now_ms(md);
+	struct rumour rumour = {
+		.block = block, .index = index, .disk = disk, .incarnation = incarnation, .status = status};
 
-	if (block == 0 || !row_names(md, block, index, disk, incarnation) || r->row.chunks[index].damaged ||
-		rumour_find(r, block, index, incarnation))
+	if (block == 0 || !row_names(md, block, index, disk, incarnation) || r->row.chunks[index].damaged)
 		return;
-	for (size_t i = 0; i < RUMOURS; i++) {
-		struct rumour *at = &r->rumours[i];
-
-		if (at->block && now_ms < at->time_ms + RUMOUR_LIFE_MS)
-			continue;
-		*at = (struct rumour){.block = block,
-			.index = index,
-			.disk = disk,
-			.incarnation = incarnation,
-			.status = status,
-			.time_ms = now_ms};
-		r->reports++;
-		return;
-	}
+	r->reports += rumour_add(&r->rumours, &rumour, metad__now_ms(md));
 }
 
 void metad__report(void *ctx, struct rpc_req *req)
@@ -139,7 +110,7 @@ void metad__report(void *ctx, struct rpc_req *req)
 		const Craton__CopyReport *c = msg->copies[i];
 
 		if (c->index < LIMIT_WIDTH)
-			rumour_add(md, c->block, (uint8_t)c->index, c->disk, c->incarnation, c->status);
+			take_rumour(md, c->block, (uint8_t)c->index, c->disk, c->incarnation, c->status);
 	}
 	rpc_reply_status(req, 0);
 }
@@ -248,8 +219,9 @@ static void take_culprits(struct metad *md, const Craton__RepairResult *r)
 
 		if (c->index >= LIMIT_WIDTH || !row_names(md, r->block, (uint8_t)c->index, c->disk, c->incarnation))
 			continue;
-		name_culprit(md, r->block, (uint8_t)c->index, c->disk, c->incarnation, c->text);
-		rumour_add(md, r->block, (uint8_t)c->index, c->disk, c->incarnation, c->status);
+		if (c->status == ERR_CORRUPT) /* one that cannot be read contradicts nothing */
+			name_culprit(md, r->block, (uint8_t)c->index, c->disk, c->incarnation, c->text);
+		take_rumour(md, r->block, (uint8_t)c->index, c->disk, c->incarnation, c->status);
 	}
 }
 
@@ -297,34 +269,22 @@ static bool others_suffice(struct state *s, const struct state_block *row, uint8
 	return good >= stripe_data_chunks(&g);
 }
 
-/*
- * The copy itself is bad. One that cannot be read is made anew as long as the others suffice for that: else its disk may come back
- * with the last that there is. A disk that has failed is told by its own state, and what lies on it may be whole.
- */
-static bool proves_damage(struct metad *md, const Craton__RepairResult *r)
-{
-	if (r->status == ERR_IO)
-		return row_names(md, r->block, (uint8_t)r->index, r->disk, r->incarnation) &&
-			others_suffice(&md->state, &md->repair->row, (uint8_t)r->index);
-	return r->status == ERR_CORRUPT || r->status == ERR_TRAILER_CORRUPT || r->status == ERR_NOENT;
-}
-
 static void take_check(struct metad *md, const Craton__RepairResult *r)
 {
-	struct rumour *rumour = rumour_find(md->repair, r->block, (uint8_t)r->index, r->incarnation);
+	struct rumour *rumour = rumour_find(&md->repair->rumours, r->block, (uint8_t)r->index, r->incarnation);
+	enum rumour_verdict verdict;
 	struct verdict *v;
 
 	if (!rumour || rumour->disk != r->disk)
 		return;
-	if (r->status == ERR_AGAIN || r->status == ERR_OVERLOADED || r->status == ERR_STOPPED)
-		return;
-	rumour->block = 0;
-	if (r->status == 0) {
+	verdict = rumour_answer(rumour, r->status,
+		row_names(md, r->block, (uint8_t)r->index, r->disk, r->incarnation) &&
+			others_suffice(&md->state, &md->repair->row, (uint8_t)r->index),
+		metad__now_ms(md));
+	if (verdict == RUMOUR_DISPUTED)
 		name_culprit(md, r->block, (uint8_t)r->index, r->disk, r->incarnation,
 			"its server serves readers something else than its proof, and finds nothing wrong with it");
-		return;
-	}
-	if (!proves_damage(md, r))
+	if (verdict != RUMOUR_DAMAGED)
 		return;
 	md->cmd.type = STATE_CMD_DAMAGED;
 	md->cmd.damaged = (struct state_cmd_damaged){
@@ -474,9 +434,10 @@ struct repair_orders *metad__repair_orders(
 			add_order(md, o, intent->index, intent->disk, intent->incarnation, false);
 	}
 	for (size_t i = 0; i < RUMOURS && checks < CHECKS_PER_BEAT; i++) {
-		struct rumour *at = &md->repair->rumours[i];
+		struct rumour *at = &md->repair->rumours.all[i];
 
-		if (!at->block || !is_of_server(md, at->disk, msg->server) || is_answered(msg, at->block))
+		if (!rumour_is_due(at, metad__now_ms(md)) || !is_of_server(md, at->disk, msg->server) ||
+			is_answered(msg, at->block))
 			continue;
 		if (!row_names(md, at->block, at->index, at->disk, at->incarnation)) {
 			at->block = 0;

@@ -427,6 +427,74 @@ static void no_reason(void *ctx, const char *code, bool error, const char *text)
 	(void)ctx, (void)code, (void)error, (void)text;
 }
 
+static void count_disputes(void *ctx, const char *code, bool error, const char *text)
+{
+	(void)error, (void)text;
+	*(uint32_t *)ctx += strcmp(code, "chunk-disputed") == 0;
+}
+
+static uint32_t disputes(void)
+{
+	Craton__RepairStatus status;
+	uint32_t n = 0;
+
+	metad__repair_status(c->nodes[CLUSTER_METAD].metad, &status, count_disputes, &n);
+	return n;
+}
+
+static Craton__RepairStatus counts(void)
+{
+	Craton__RepairStatus status;
+
+	metad__repair_status(c->nodes[CLUSTER_METAD].metad, &status, no_reason, NULL);
+	return status;
+}
+
+static bool any_damaged(void *ctx)
+{
+	(void)ctx;
+	return counts().damaged > 0;
+}
+
+/* A whole disk is gone for a while, which readers notice and no write does: it comes back as it was, and nothing is in dispute. */
+START_TEST(test_a_disk_is_gone_for_a_while)
+{
+	unsigned gone;
+
+	begin((uint64_t)_i + 81);
+	gone = victim();
+	pass(20000); /* all that was written lies in tables */
+	sim_dir_fail(c->nodes[gone].io, cluster_disk_path(0), ERR_IO);
+	for (int n = 0; n < 3; n++) {
+		for (int i = 0; i < FILES; i++)
+			read_file(i);
+		pass(3000);
+	}
+	ck_assert_uint_gt(counts().reports, 0);
+	ck_assert_uint_eq(counts().damaged, 0);
+	sim_dir_fail(c->nodes[gone].io, NULL, 0);
+	ck_assert(!sim_run(c->sim, any_damaged, NULL, sim_now_ns(c->sim) + 120 * CLUSTER_S));
+	ck_assert_uint_eq(disputes(), 0);
+	ck_assert(!c->nodes[gone].chunkd->disks[0]->failed);
+	all_is_well();
+	finish();
+}
+END_TEST
+
+/* What cannot be read for good is made anew. */
+START_TEST(test_what_cannot_be_read_is_made_anew)
+{
+	begin((uint64_t)_i + 91);
+	pass(20000);
+	sim_dir_fail(c->nodes[victim()].io, cluster_disk_path(0), ERR_IO);
+	for (int i = 0; i < FILES; i++)
+		read_file(i);
+	until(any_damaged, "copies to be found damaged");
+	ck_assert_uint_eq(disputes(), 0);
+	finish();
+}
+END_TEST
+
 /* More servers than a server keeps connections to: idle ones give way, and no source is given up for that. */
 START_TEST(test_connections_give_way)
 {
@@ -501,7 +569,8 @@ int main(void)
 	} tests[] = {{test_a_server_dies_for_ever, SEEDS}, {test_metad_restarts_amid_repair, SEEDS},
 		{test_the_target_dies_amid_repair, SEEDS}, {test_the_dead_come_back, SEEDS}, {test_two_at_once_wait, 1},
 		{test_failed_disks_are_not_damaged, SEEDS}, {test_connections_give_way, SEEDS},
-		{test_the_target_stops_amid_repair, SEEDS}};
+		{test_the_target_stops_amid_repair, SEEDS}, {test_a_disk_is_gone_for_a_while, SEEDS},
+		{test_what_cannot_be_read_is_made_anew, 1}};
 	Suite *suite = suite_create("repair");
 	TCase *tcase = tcase_create("repair");
 	SRunner *runner = srunner_create(suite);

@@ -93,13 +93,12 @@ START_TEST(test_believes_only_lists_that_lead_to_the_proof)
 	ck_assert_int_eq(layout_new(&reply, 0, 5, &l), 0);
 	b = &l->blocks[0];
 	ec_unit_crcs(data, sizeof(data), list);
-	ck_assert_int_eq(layout_learn_list(b, 1, (uint8_t *)list, sizeof(list)), ERR_TRAILER_CORRUPT); /* not masked */
+	ck_assert_int_eq(layout_learn_list(b, 1, (uint8_t *)list, sizeof(list)), ERR_CORRUPT); /* not masked */
 	stripe_mask_units(b->id, 1, 0, 7, list);
-	ck_assert_int_eq(layout_learn_list(b, 1, (uint8_t *)list, sizeof(list) - 4), ERR_TRAILER_CORRUPT);
-	ck_assert_int_eq(
-		layout_learn_list(b, 2, (uint8_t *)list, sizeof(list)), ERR_TRAILER_CORRUPT); /* another chunk's */
+	ck_assert_int_eq(layout_learn_list(b, 1, (uint8_t *)list, sizeof(list) - 4), ERR_CORRUPT);
+	ck_assert_int_eq(layout_learn_list(b, 2, (uint8_t *)list, sizeof(list)), ERR_CORRUPT); /* another chunk's */
 	list[3] ^= 1;
-	ck_assert_int_eq(layout_learn_list(b, 1, (uint8_t *)list, sizeof(list)), ERR_TRAILER_CORRUPT);
+	ck_assert_int_eq(layout_learn_list(b, 1, (uint8_t *)list, sizeof(list)), ERR_CORRUPT);
 	ck_assert_ptr_null(b->lists[1]);
 	list[3] ^= 1;
 	ck_assert_int_eq(layout_learn_list(b, 1, (uint8_t *)list, sizeof(list)), 0);
