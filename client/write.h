@@ -81,7 +81,8 @@ struct write_chunk {
 	bool seal_sent;
 	bool slow;                  /* the window does not wait for it */
 	bool probe;                 /* its disk is known to be slow */
-	bool was_left, was_counted; /* PICK_LEFT once; in client->chunks_left */
+	bool was_left, was_counted; /* PICK_LEFT once, and not added since; in client->chunks_left */
+	bool asked;                 /* its receipt is in the commit that is under way, or was in the last one */
 	uint32_t attempt;           /* calls of an older attempt are ignored */
 	uint32_t cells_sent, cells_acked;
 	uint32_t calls;             /* of this attempt, in flight */
@@ -255,10 +256,11 @@ static inline bool write_stripe_borrows(const struct write_stripe *t, uint8_t in
 bool write_stripe_copy_out(struct write_stripe *t, uint8_t index);
 
 /* write_late.c */
-/* The block was committed without a chunk that was left: true: it goes on as WRITE_LATE; false: it is over. */
+/* The block was committed without a chunk that was left, or came while the commit was on its way: true: it goes on as WRITE_LATE; false: it is over. */
 bool write_late_keep(struct write_block *b);
 void write_late_step(struct write_block *b);
-void write_late_added(struct write_block *b);   /* the commit that adds what was late has succeeded */
+/* A commit of the block was answered: what was late is added if it was asked for and counted. `not_counted` is a set of chunks. */
+void write_late_added(struct write_block *b, uint32_t not_counted);
 void write_late_drop(struct write_stream *s);   /* memory is short */
 
 /* write_chunk.c */

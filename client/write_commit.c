@@ -74,11 +74,12 @@ static void fill_block_commit(struct write_commit *c, uint32_t n, struct write_b
 		struct write_chunk *chunk = &b->chunks[i];
 		Craton__ChunkReceipt *r = &cb->receipts[i];
 
+		chunk->asked = chunk->state == PICK_SEALED;
 		if (chunk->state == PICK_ABSENT)
 			continue;
 		cb->crcs[i] = b->chunk_crc[i];
 		cb->disks[i] = chunk->target.disk;
-		if (chunk->state != PICK_SEALED)
+		if (!chunk->asked)
 			continue;
 		craton__chunk_receipt__init(r);
 		r->index = i;
@@ -115,6 +116,16 @@ static const Craton__BlockResult *result_of(const Craton__CommitReply *reply, ui
 	return NULL;
 }
 
+static uint32_t not_counted(const Craton__BlockResult *r)
+{
+	uint32_t set = 0;
+
+	for (size_t i = 0; r && i < r->n_not_counted; i++)
+		if (r->not_counted[i] < LIMIT_WIDTH)
+			set |= 1u << r->not_counted[i];
+	return set;
+}
+
 /* Chunks that were not counted (their disks have started anew) get fresh receipts. False if there is none to get. */
 static bool refresh_receipts(struct write_block *b, const Craton__BlockResult *r)
 {
@@ -141,8 +152,9 @@ static bool refresh_receipts(struct write_block *b, const Craton__BlockResult *r
 }
 
 /*
- * The commit did not go through as it was: blocks below the floor are renewed, chunks that were not counted get fresh receipts. False if
- * the answer names nothing that can be cured.
+ * The commit did not go through as it was: blocks below the floor are renewed, chunks that were not counted get fresh receipts. Blocks that
+ * are part of the file already are not tried again: what they lack is made anew by the store. False if the answer names nothing that can
+ * be cured.
  */
 static bool cure_blocks(struct write_commit *c, const Craton__CommitReply *reply)
 {
@@ -152,6 +164,11 @@ static bool cure_blocks(struct write_commit *c, const Craton__CommitReply *reply
 		struct write_block *b = c->blocks[n].ours;
 		const Craton__BlockResult *r = result_of(reply, b->id);
 
+		if (b->committed) {
+			any |= r && r->status;
+			block_committed(c->stream, b);
+			continue;
+		}
 		b->state = WRITE_READY;
 		if (!r || r->status == 0)
 			continue;
@@ -167,19 +184,23 @@ static bool cure_blocks(struct write_commit *c, const Craton__CommitReply *reply
 	return any;
 }
 
-/* The bytes are part of the file. Where a chunk was not counted the same commit, with a fresh receipt, adds it. */
+/*
+ * The bytes are part of the file. Where a chunk was not counted the same commit, with a fresh receipt, adds it; but not to a block that was
+ * late: its memory is given back, and blocks behind it would wait.
+ */
 static void take_commit(struct write_commit *c, const Craton__CommitReply *reply)
 {
 	struct write_stream *s = c->stream;
 
 	for (uint32_t n = 0; n < c->count; n++) {
-		const Craton__BlockResult *r = result_of(reply, c->blocks[n].ours->id);
+		struct write_block *b = c->blocks[n].ours;
+		const Craton__BlockResult *r = result_of(reply, b->id);
 
-		write_late_added(c->blocks[n].ours);
-		if (!r || r->n_not_counted == 0 || s->ending || !refresh_receipts(c->blocks[n].ours, r))
-			block_committed(s, c->blocks[n].ours);
+		write_late_added(b, not_counted(r));
+		if (!r || r->n_not_counted == 0 || s->ending || b->late || !refresh_receipts(b, r))
+			block_committed(s, b);
 		else
-			c->blocks[n].ours->committed = true;
+			b->committed = true;
 	}
 	if (c->request.tail.len)
 		tail_committed(s, c);

@@ -23,6 +23,23 @@ static uint32_t left_count(const struct write_block *b)
 	return n;
 }
 
+/* Sealed, and no commit has spoken of it. */
+static bool is_unasked(const struct write_block *b, uint8_t index)
+{
+	const struct write_chunk *c = &b->chunks[index];
+
+	return c->state == PICK_SEALED && c->was_left && !c->asked;
+}
+
+static uint32_t unasked_count(const struct write_block *b)
+{
+	uint32_t n = 0;
+
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
+		n += is_unasked(b, i);
+	return n;
+}
+
 static uint32_t borrowed_pages(const struct write_block *b)
 {
 	uint32_t pages = 0;
@@ -55,8 +72,9 @@ bool write_late_keep(struct write_block *b)
 	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
 		if (is_left(b, i) || !list_empty(&b->chunks[i].puts))
 			keep |= 1u << i;
-	if (left_count(b) == 0 || b->stream->ending || client->closing || pool_has_waiters(&client->pool) ||
-		client->late_blocks == WRITE_LATE_BLOCKS || client->late_pages + pages > most || !take_over(b))
+	if (left_count(b) + unasked_count(b) == 0 || b->stream->ending || client->closing ||
+		pool_has_waiters(&client->pool) || client->late_blocks == WRITE_LATE_BLOCKS ||
+		client->late_pages + pages > most || !take_over(b))
 		return false;
 	pages = 0;
 	for (uint32_t n = 0; n < b->stripe_count; n++)
@@ -78,17 +96,14 @@ bool write_late_keep(struct write_block *b)
 void write_late_step(struct write_block *b)
 {
 	struct client *client = b->stream->client;
-	bool added = false;
 
-	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
 		write_chunk_send(&b->chunks[i]);
-		added |= b->chunks[i].state == PICK_SEALED && b->chunks[i].was_left;
-	}
 	if (left_count(b) > 0 && io_now_ns(client->io) < b->late_until_ns) {
 		write_block_look_again(b, b->late_until_ns - io_now_ns(client->io));
 		return;
 	}
-	if (added) {
+	if (unasked_count(b) > 0) {
 		b->state = WRITE_READY;
 		return;
 	}
@@ -97,14 +112,14 @@ void write_late_step(struct write_block *b)
 	b->state = WRITE_DONE;
 }
 
-void write_late_added(struct write_block *b)
+void write_late_added(struct write_block *b, uint32_t not_counted)
 {
 	struct client *client = b->stream->client;
 
 	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
 		struct write_chunk *c = &b->chunks[i];
 
-		if (c->state != PICK_SEALED || !c->was_left)
+		if (c->state != PICK_SEALED || !c->was_left || !c->asked || not_counted & 1u << i)
 			continue;
 		SOMETIMES(write_late_added);
 		client->chunks_added++;
