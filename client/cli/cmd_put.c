@@ -24,26 +24,82 @@ static const struct opt opts[] = {
 	{0},
 };
 
+enum { LINKS_MAX = 40 }; /* as in Linux */
+
 struct totals {
 	uint64_t files, bytes;
 };
 
-static int put_file(struct cli *cli, const char *local, const char *path, struct totals *totals)
+/*
+ * What lies at the end of the symbolic links that `path` leads to; `path` itself if it is none. Relative targets count from where the link
+ * lies, absolute ones from the root of the store. *ret_type: CR_TYPE_*; 0: nothing lies there. NULL: it was said what is wrong. mem_free() it.
+ */
+static char *follow(struct cli *cli, const char *path, int *ret_type)
+{
+	char *at = mem_strdup(path), *next;
+
+	*ret_type = 0;
+	for (int links = 0; links <= LINKS_MAX; links++) {
+		char target[CR_PATH_MAX] = "";
+		struct cr_stat st;
+		size_t n = strlen(at);
+
+		if (cr_stat(cli->store, at, &st) < 0) {
+			if (links == 0)
+				return at; /* or it cannot be seen: that shows when it is written */
+			cli_fail(cli, "%s is a symbolic link that leads nowhere: %s", path, cr_error());
+			mem_free(at);
+			return NULL;
+		}
+		if (st.type != CR_TYPE_SYMLINK) {
+			*ret_type = st.type;
+			return at;
+		}
+		if (cr_readlink(cli->store, at, target, sizeof(target) - 1) < 0) {
+			cli_fail(cli, "%s", cr_error());
+			mem_free(at);
+			return NULL;
+		}
+		while (n > 0 && at[n - 1] == '/')
+			n--;
+		while (n > 0 && at[n - 1] != '/')
+			n--;
+		next = *target == '/' ? mem_strdup(target) : mem_printf("%.*s%s", (int)n, at, target);
+		mem_free(at);
+		at = next;
+	}
+	cli_fail(cli, "%s is a symbolic link that leads to another one, and so on, more than %d times", path, LINKS_MAX);
+	mem_free(at);
+	return NULL;
+}
+
+/* `followed`: there is no symbolic link under that name. */
+static int put_file(struct cli *cli, const char *local, const char *path, bool followed, struct totals *totals)
 {
 	const struct values *v = cli->values;
 	struct progress p;
 	struct stat st;
+	char *end = NULL;
 	int fd = strcmp(local, "-") ? open(local, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
-	int exit_code;
+	int exit_code, type;
 
 	if (fd < 0)
 		return cli_fail(cli, "cannot open %s: %s", local, strerror(errno));
+	if (!followed && !v->exclusive) {
+		end = follow(cli, path, &type);
+		if (!end) {
+			close(fd);
+			return CLI_FAILED;
+		}
+		path = end;
+	}
 	if (fstat(fd, &st) < 0)
 		st = (struct stat){.st_mode = 0644};
 	progress_start(&p, local, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0, cli->json);
 	exit_code = transfer_in(cli, fd, local, path, S_ISREG(st.st_mode) ? st.st_mode & 0777 : 0644, v->exclusive, &p);
 	progress_end(&p);
 	close(fd);
+	mem_free(end);
 	if (exit_code == CLI_OK) {
 		totals->files++;
 		totals->bytes += p.done;
@@ -66,7 +122,8 @@ static bool leads_back(const struct above *up, const struct stat *st)
 	return false;
 }
 
-static int put_tree(struct cli *cli, const char *local, const char *path, const struct above *up, struct totals *totals)
+static int put_tree(
+	struct cli *cli, const char *local, const char *path, bool followed, const struct above *up, struct totals *totals)
 {
 	const struct values *v = cli->values;
 	struct above here = {.up = up};
@@ -76,24 +133,26 @@ static int put_tree(struct cli *cli, const char *local, const char *path, const 
 	DIR *dir;
 
 	if (!strcmp(local, "-"))
-		return put_file(cli, local, path, totals);
+		return put_file(cli, local, path, followed, totals);
 	if (stat(local, &st) < 0)
 		return cli_fail(cli, "cannot open %s: %s", local, strerror(errno));
 	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
 		return cli_fail(cli, "%s is neither a file nor a directory", local);
 	if (!S_ISDIR(st.st_mode))
-		return put_file(cli, local, path, totals);
+		return put_file(cli, local, path, followed, totals);
 	if (!v->recursive)
 		return cli_fail(cli, "%s is a directory; give -r to copy it with all it holds", local);
 	if (leads_back(up, &st))
 		return cli_fail(cli, "%s is a link back to a directory above it; remove it", local);
 	here.dev = st.st_dev;
 	here.ino = st.st_ino;
+	followed = true; /* what we make is empty */
 	if (cr_mkdir(cli->store, path, st.st_mode & 0777) < 0) {
 		struct cr_stat there;
 
 		if (cr_stat(cli->store, path, &there) < 0 || there.type != CR_TYPE_DIR)
 			return cli_fail(cli, "cannot make %s: %s", path, cr_error());
+		followed = false;
 	}
 	dir = opendir(local);
 	if (!dir)
@@ -105,7 +164,7 @@ static int put_tree(struct cli *cli, const char *local, const char *path, const 
 			continue;
 		from = mem_printf("%s/%s", local, e->d_name);
 		to = mem_printf("%s/%s", strcmp(path, "/") ? path : "", e->d_name);
-		exit_code = put_tree(cli, from, to, &here, totals);
+		exit_code = put_tree(cli, from, to, followed, &here, totals);
 		mem_free(from);
 		mem_free(to);
 	}
@@ -143,7 +202,7 @@ static int put_one(struct cli *cli, const char *local, const char *dest, bool in
 		return cli_usage(cli, "standard input needs a file name as destination, and %s is a directory", dest);
 	}
 	path = into ? mem_printf("%s/%s", strcmp(dest, "/") ? dest : "", slash ? slash + 1 : trimmed) : mem_strdup(dest);
-	exit_code = put_tree(cli, trimmed, path, NULL, totals);
+	exit_code = put_tree(cli, trimmed, path, !into, NULL, totals);
 	mem_free(path);
 	mem_free(trimmed);
 	return exit_code;
@@ -153,23 +212,29 @@ static int run(struct cli *cli)
 {
 	const struct values *v = cli->values;
 	const char *dest = cli->words[cli->word_count - 1];
+	char *end = NULL;
 	bool many = cli->word_count > 2, slash = dest[strlen(dest) ? strlen(dest) - 1 : 0] == '/';
 	struct totals totals = {0};
-	struct cr_stat st;
+	int type, exit_code = cli_connect(cli);
 	bool into;
-	int exit_code = cli_connect(cli);
 
 	if (exit_code == CLI_OK && v->parents)
 		exit_code = make_parents(cli, dest, many || slash);
 	if (exit_code != CLI_OK)
 		return exit_code;
-	into = cr_stat(cli->store, dest, &st) == 0 && st.type == CR_TYPE_DIR;
+	end = follow(cli, dest, &type);
+	if (!end)
+		return CLI_FAILED;
+	into = type == CR_TYPE_DIR;
+	if (into || !v->exclusive)
+		dest = end;
 	if ((many || slash) && !into)
-		return cli_fail(cli, "the destination %s is not a directory; make it with: craton mkdir -p %s", dest, dest);
+		exit_code = cli_fail(cli, "the destination %s is not a directory; make it with: craton mkdir -p %s", dest, dest);
 	for (int i = 0; i < cli->word_count - 1 && exit_code == CLI_OK; i++)
 		exit_code = put_one(cli, cli->words[i], dest, into, &totals);
 	if (exit_code == CLI_OK && cli->json)
 		printf("{\"files\":%llu,\"bytes\":%llu}\n", (unsigned long long)totals.files, (unsigned long long)totals.bytes);
+	mem_free(end);
 	return exit_code;
 }
 
@@ -178,8 +243,8 @@ const struct cli_command cmd_put = {
 	.args = "SOURCE... DEST",
 	.summary = "copy local files into the store",
 	.details = "SOURCE - is standard input. A file appears under its name when all of it is stored, coded and synced; an older file of\n"
-	           "that name is replaced in the same instant. If DEST is a directory, sources are copied into it. Local symbolic links\n"
-	           "are followed: what they lead to is stored.\n\n"
+	           "that name is replaced in the same instant. If DEST is a directory, sources are copied into it. Symbolic links are\n"
+	           "followed: what a local one leads to is stored, and what one of the store leads to is replaced, as with cp.\n\n"
 	           "Examples:\n"
 	           "  craton put model.bin /models/model.bin\n"
 	           "  craton put -r -p ./dataset /data/\n"
