@@ -8,8 +8,11 @@
  * own recursion ends at CODEC_DEPTH. Everything else that a hostile body can ask for is memory, and memory is the
  * arena's to refuse: packed counts, unknown fields, the parser's table of scanned members, a field merged again and
  * again.
+ *
+ * Both are only for bodies that are not plain (codec_plain.h): with the table of scanned members, two passes, and an allocation for each
+ * piece protobuf-c took more time than all that was done with the message.
  */
-#include "common/rpc/codec.h"
+#include "common/rpc/codec_plain.h"
 
 #include <stdbool.h>
 #include "common/base/check.h"
@@ -190,13 +193,37 @@ static void arena_free(void *data, void *p)
 	(void)p; /* goes with the arena */
 }
 
+/* Where an arena stands, to go back to. */
+struct mark {
+	struct codec_chunk *chunk;
+	size_t chunk_used, used;
+};
+
+static struct mark mark_of(const struct codec_arena *a)
+{
+	return (struct mark){.chunk = a->chunk, .chunk_used = a->chunk ? a->chunk->used : 0, .used = a->used};
+}
+
+static void go_back(struct codec_arena *a, const struct mark *mark)
+{
+	drop_chunks(a, mark->chunk);
+	if (mark->chunk)
+		mark->chunk->used = mark->chunk_used;
+	a->used = mark->used;
+}
+
 int codec_unpack(struct codec_arena *a, const ProtobufCMessageDescriptor *type, const void *body, size_t len,
 	const ProtobufCMessage **ret_msg)
 {
 	ProtobufCAllocator allocator = {arena_alloc, arena_free, a};
+	struct mark mark = mark_of(a);
 	ProtobufCMessage *msg;
 
 	CHECK(type && len <= a->max);
+	a->refused = false;
+	if (codec__plain_unpack(a, type, slice_of(body, len), ret_msg))
+		return 0;
+	go_back(a, &mark);
 	a->refused = false;
 	if (!walk(type, slice_of(body, len), 1))
 		return ERR_PROTO;
@@ -206,4 +233,16 @@ int codec_unpack(struct codec_arena *a, const ProtobufCMessageDescriptor *type, 
 		return 0;
 	}
 	return a->refused ? ERR_MSGSIZE : ERR_PROTO;
+}
+
+size_t codec_pack(const ProtobufCMessage *msg, void *out, size_t cap)
+{
+	size_t len;
+
+	if (codec__plain_pack(msg, out, cap, &len))
+		return len;
+	len = protobuf_c_message_get_packed_size(msg);
+	if (len <= cap)
+		CHECK(protobuf_c_message_pack(msg, out) == len);
+	return len;
 }

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { CODEC_PACK_SPARE = 16 };
 enum { CODEC_DEPTH = 16 }; /* levels of messages in messages; protobuf-c needs about 1.5 KiB of stack for each */
 
 struct codec_chunk;
@@ -36,5 +37,8 @@ void *codec_arena_alloc(struct codec_arena *a, size_t len); /* 16-byte aligned; 
  */
 int codec_unpack(struct codec_arena *a, const ProtobufCMessageDescriptor *type, const void *body, size_t len,
 	const ProtobufCMessage **ret_msg);
+
+/* Returns the length of the packed message; if that is greater than `cap`, what `out` holds is of no use. Fastest with some bytes to spare. */
+size_t codec_pack(const ProtobufCMessage *msg, void *out, size_t cap);
 
 #endif

@@ -24,6 +24,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/limits.h"
 #include "common/base/mem.h"
+#include "common/rpc/codec.h"
 #include "common/rpc/hello.h"
 
 enum {
@@ -88,7 +89,7 @@ static void send_hello(struct conn *c, int status)
 	struct conn_out *out;
 
 	hello_fill(c->self, &hello);
-	CHECK(conn_send(c, &f, &hello.base, NULL, 0, NULL, NULL, &out) == 0);
+	CHECK(conn_send(c, &f, (struct conn_body){.msg = &hello.base}, NULL, 0, NULL, NULL, &out) == 0);
 }
 
 void conn_start(struct conn *c, int fd)
@@ -359,41 +360,63 @@ static void on_recv(struct io_op *op)
 
 /* ---- sending ---- */
 
-/* Room for a head and body, behind the last one if it fits. */
-static uint8_t *chunk_room(struct conn *c, size_t len)
+static struct conn_chunk *chunk_new(struct conn *c, size_t cap)
 {
-	struct conn_chunk *chunk = c->tail;
+	struct conn_chunk *chunk = mem_alloc(sizeof(*chunk) + cap);
 
-	if (!chunk || len > chunk->cap - chunk->len) {
-		size_t cap = len > CHUNK_BYTES ? len : CHUNK_BYTES;
-
-		chunk_put(c->tail);
-		chunk = mem_alloc(sizeof(*chunk) + cap);
-		chunk->refs = 1;
-		chunk->len = 0;
-		chunk->cap = cap;
-		c->tail = chunk;
-	}
-	chunk->refs++;
-	chunk->len += len;
-	return chunk->data + chunk->len - len;
+	chunk->refs = 1;
+	chunk->len = 0;
+	chunk->cap = cap;
+	chunk_put(c->tail);
+	c->tail = chunk;
+	return chunk;
 }
 
-static void serialise(
-	struct conn *c, struct conn_out *out, const struct frame *f, const ProtobufCMessage *msg, size_t body_len)
+/* Returns the body's length; if that is more than `room`, it is not in `out`. */
+static size_t pack(struct conn_body body, uint8_t *out, size_t room)
 {
-	struct frame full = *f;
-	uint8_t *body;
+	if (body.msg)
+		return codec_pack(body.msg, out, room);
+	if (body.packed.len && body.packed.len <= room)
+		memcpy(out, body.packed.data, body.packed.len);
+	return body.packed.len;
+}
 
+/*
+ * The body goes behind what the tail holds, room for its header left before it, or into a new tail. Returns its length. The tail is not
+ * longer for it yet.
+ */
+static size_t place_body(struct conn *c, struct conn_body body)
+{
+	struct conn_chunk *chunk = c->tail;
+	size_t len, room;
+
+	if (!chunk || chunk->cap - chunk->len < FRAME_HEADER_BYTES)
+		chunk = chunk_new(c, CHUNK_BYTES);
+	room = chunk->cap - chunk->len - FRAME_HEADER_BYTES;
+	len = pack(body, chunk->data + chunk->len + FRAME_HEADER_BYTES, room);
+	if (len <= room || len > LIMIT_FRAME_BODY_BYTES)
+		return len;
+	room = len + CODEC_PACK_SPARE > CHUNK_BYTES ? len + CODEC_PACK_SPARE : CHUNK_BYTES;
+	chunk = chunk_new(c, FRAME_HEADER_BYTES + room);
+	CHECK(pack(body, chunk->data + FRAME_HEADER_BYTES, room) == len);
+	return len;
+}
+
+/* The body that was placed becomes a frame. */
+static void seal_frame(struct conn *c, struct conn_out *out, const struct frame *f, size_t body_len)
+{
+	struct conn_chunk *chunk = c->tail;
+	struct frame full = *f;
+
+	out->chunk = chunk;
+	out->head = chunk->data + chunk->len;
 	out->head_len = FRAME_HEADER_BYTES + body_len;
-	out->head = chunk_room(c, out->head_len);
-	out->chunk = c->tail;
-	body = out->head + FRAME_HEADER_BYTES;
-	if (msg)
-		CHECK(protobuf_c_message_pack(msg, body) == body_len);
+	chunk->refs++;
+	chunk->len += out->head_len;
 	full.body_len = (uint32_t)body_len;
 	full.payload_len = (uint32_t)(out->bytes - out->head_len);
-	full.body_crc = crc32c(body, body_len);
+	full.body_crc = crc32c(out->head + FRAME_HEADER_BYTES, body_len);
 	frame_encode(&full, out->head);
 }
 
@@ -403,11 +426,10 @@ static size_t out_memory(const struct conn_out *out)
 	return sizeof(*out) + (size_t)out->payload_count * sizeof(out->payload[0]) + out->head_len + MALLOC_BYTES;
 }
 
-int conn_send(struct conn *c, const struct frame *f, const ProtobufCMessage *msg, const struct iovec *payload,
+int conn_send(struct conn *c, const struct frame *f, struct conn_body body, const struct iovec *payload,
 	int payload_count, void (*done)(void *ctx, int code), void *ctx, struct conn_out **ret_out)
 {
-	size_t body_len = msg ? protobuf_c_message_get_packed_size(msg) : 0;
-	size_t payload_len = 0;
+	size_t body_len = 0, payload_len = 0;
 	struct conn_out *out;
 
 	CHECK_MAGIC(c, CONN_MAGIC);
@@ -415,6 +437,8 @@ int conn_send(struct conn *c, const struct frame *f, const ProtobufCMessage *msg
 	for (int i = 0; i < payload_count; i++)
 		payload_len += payload[i].iov_len;
 	CHECK(payload_len <= LIMIT_FRAME_PAYLOAD_BYTES);
+	if (!c->broken)
+		body_len = place_body(c, body);
 	if (body_len > LIMIT_FRAME_BODY_BYTES)
 		return ERR_MSGSIZE;
 	out = mem_alloc(sizeof(*out) + (size_t)payload_count * sizeof(*payload));
@@ -424,7 +448,7 @@ int conn_send(struct conn *c, const struct frame *f, const ProtobufCMessage *msg
 		memcpy(out->payload, payload, (size_t)payload_count * sizeof(*payload));
 	out->bytes = FRAME_HEADER_BYTES + body_len + payload_len;
 	if (!c->broken)
-		serialise(c, out, f, msg, body_len);
+		seal_frame(c, out, f, body_len);
 	c->out_bytes += out->bytes;
 	if (c->out_total)
 		*c->out_total += out_memory(out);

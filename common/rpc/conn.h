@@ -89,6 +89,12 @@ struct conn_out {
 	struct iovec payload[];
 };
 
+/* What lies between a frame's header and its payload: a message, or (msg NULL) bytes that are one already; neither: nothing. */
+struct conn_body {
+	const ProtobufCMessage *msg;
+	struct slice packed;
+};
+
 /* `self` stays valid. */
 void conn_init(struct conn *c, struct io *io, const struct conn_ops *ops, const struct rpc_identity *self,
 	bool is_server, bool bulk, const struct rpc_transform *transform);
@@ -101,7 +107,7 @@ void conn_fini(struct conn *c);
  * needed any more. ERR_MSGSIZE: the body is beyond its limit, nothing was queued. On a broken connection it is queued
  * only to fail.
  */
-int conn_send(struct conn *c, const struct frame *f, const ProtobufCMessage *msg, const struct iovec *payload,
+int conn_send(struct conn *c, const struct frame *f, struct conn_body body, const struct iovec *payload,
 	int payload_count, void (*done)(void *ctx, int code), void *ctx, struct conn_out **ret_out);
 /* Takes an out that was not started back from the queue; no `done`. */
 void conn_unsend(struct conn *c, struct conn_out *out);

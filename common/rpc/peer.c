@@ -119,8 +119,8 @@ static void assign(struct peer_conn *pc, struct rpc_call *call)
 	priv->id = slot + PEER_SLOTS * (pc->slots[slot].generation + 1);
 	f.request_id = priv->id;
 	if (payload_fits(call))
-		code = conn_send(&pc->conn, &f, call->request, call->payload, call->payload_count, peer__request_sent,
-			call, &priv->out);
+		code = conn_send(&pc->conn, &f, (struct conn_body){.msg = call->request}, call->payload,
+			call->payload_count, peer__request_sent, call, &priv->out);
 	if (code) {
 		peer__finish(call, code);
 		return;

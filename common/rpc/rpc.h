@@ -26,6 +26,7 @@
 #include "common/base/ids.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/slice.h"
 #include "common/io/io.h"
 
 enum { RPC_PAYLOAD_IOV = 8 };
@@ -102,7 +103,8 @@ struct rpc_req {
 
 struct rpc_reply {
 	int status;                     /* 0 or an err code */
-	const ProtobufCMessage *msg;    /* serialised before rpc_reply returns; NULL: empty body */
+	const ProtobufCMessage *msg;    /* serialised before rpc_reply returns; NULL: empty body, or */
+	struct slice packed;            /* the body's bytes, by who packs faster than from a message; copied before rpc_reply returns */
 	const struct iovec *payload;    /* bytes must stay valid until `sent` */
 	int payload_count;
 	bool more;

@@ -209,16 +209,17 @@ static void send_reply(struct server_conn *sc, uint64_t id, uint16_t method, con
 		.status = reply->status,
 		.request_id = id,
 	};
+	struct conn_body body = {.msg = reply->msg, .packed = reply->packed};
 	struct conn_out *out;
 
 	sc->server->stats.responses++;
-	if (conn_send(&sc->conn, &f, reply->msg, reply->payload, reply->payload_count, reply->sent, reply->sent_ctx,
-		    &out) == 0)
+	if (conn_send(&sc->conn, &f, body, reply->payload, reply->payload_count, reply->sent, reply->sent_ctx, &out) ==
+		0)
 		return;
 	/* Longer than a frame may be: the caller asked for too much at once. For the client, parts end here. */
 	f.flags = 0;
 	f.status = ERR_MSGSIZE;
-	CHECK(conn_send(&sc->conn, &f, NULL, NULL, 0, reply->sent, reply->sent_ctx, &out) == 0);
+	CHECK(conn_send(&sc->conn, &f, (struct conn_body){0}, NULL, 0, reply->sent, reply->sent_ctx, &out) == 0);
 	out->code = ERR_MSGSIZE;
 }
 

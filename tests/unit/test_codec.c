@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include "common/base/mem.h"
+#include "common/base/rng.h"
 #include "common/rpc/hello.h"
 #include "proto/metad.pb-c.h"
 #include "tests/lib/unit.h"
@@ -202,6 +203,248 @@ START_TEST(test_depth_is_bounded)
 }
 END_TEST
 
+/* ---- the same as protobuf-c's own ---- */
+
+static const ProtobufCMessageDescriptor *const types[] = {&craton__hello__descriptor,
+	&craton__create_request__descriptor, &craton__create_reply__descriptor, &craton__commit_request__descriptor,
+	&craton__commit_reply__descriptor, &craton__readdir_reply__descriptor, &craton__layout_request__descriptor,
+	&craton__layout_reply__descriptor, &craton__xattr_reply__descriptor, &craton__session_renew_request__descriptor,
+	&craton__status_reply__descriptor, &craton__inventory_reply__descriptor};
+
+static ProtobufCMessage *random_message(
+	struct rng *rng, struct codec_arena *a, const ProtobufCMessageDescriptor *type, int depth);
+
+static uint64_t random_number(struct rng *rng)
+{
+	return rng_below(rng, 4) ? rng_u64(rng) >> rng_below(rng, 64) : 0;
+}
+
+static void random_value(
+	struct rng *rng, struct codec_arena *a, const ProtobufCFieldDescriptor *f, void *member, int depth)
+{
+	size_t len = rng_below(rng, 8) ? rng_below(rng, 20) : rng_below(rng, 300);
+	uint8_t *bytes;
+
+	switch (f->type) {
+	case PROTOBUF_C_TYPE_UINT64:
+	case PROTOBUF_C_TYPE_INT64:
+	case PROTOBUF_C_TYPE_FIXED64:
+		*(uint64_t *)member = random_number(rng);
+		return;
+	case PROTOBUF_C_TYPE_BOOL:
+		*(protobuf_c_boolean *)member = (protobuf_c_boolean)rng_below(rng, 2);
+		return;
+	case PROTOBUF_C_TYPE_UINT32:
+	case PROTOBUF_C_TYPE_INT32:
+	case PROTOBUF_C_TYPE_ENUM:
+	case PROTOBUF_C_TYPE_FIXED32:
+		*(uint32_t *)member = (uint32_t)random_number(rng);
+		return;
+	case PROTOBUF_C_TYPE_STRING:
+	case PROTOBUF_C_TYPE_BYTES:
+		bytes = codec_arena_alloc(a, len + 1);
+		memset(bytes, 'a' + (int)rng_below(rng, 26), len);
+		bytes[len] = 0;
+		if (f->type == PROTOBUF_C_TYPE_STRING)
+			*(char **)member = (char *)bytes;
+		else
+			*(ProtobufCBinaryData *)member = (ProtobufCBinaryData){.len = len, .data = bytes};
+		return;
+	case PROTOBUF_C_TYPE_MESSAGE:
+		*(ProtobufCMessage **)member = random_message(rng, a, f->descriptor, depth + 1);
+		return;
+	default:
+		ck_abort_msg("%s is of a type that our schema did not use", f->name);
+	}
+}
+
+static size_t bytes_of(const ProtobufCFieldDescriptor *f)
+{
+	switch (f->type) {
+	case PROTOBUF_C_TYPE_UINT32:
+	case PROTOBUF_C_TYPE_INT32:
+	case PROTOBUF_C_TYPE_FIXED32:
+		return 4;
+	case PROTOBUF_C_TYPE_BYTES:
+		return sizeof(ProtobufCBinaryData);
+	default:
+		return 8;
+	}
+}
+
+static ProtobufCMessage *random_message(
+	struct rng *rng, struct codec_arena *a, const ProtobufCMessageDescriptor *type, int depth)
+{
+	uint8_t *msg = codec_arena_alloc(a, type->sizeof_message), *array;
+
+	ck_assert_ptr_nonnull(msg);
+	protobuf_c_message_init(type, msg);
+	for (unsigned i = 0; i < type->n_fields; i++) {
+		const ProtobufCFieldDescriptor *f = &type->fields[i];
+		size_t count = rng_below(rng, depth > 1 ? 3 : 9);
+
+		if (rng_below(rng, 4) == 0)
+			continue;
+		if (f->label != PROTOBUF_C_LABEL_REPEATED) {
+			random_value(rng, a, f, msg + f->offset, depth);
+			continue;
+		}
+		array = codec_arena_alloc(a, count * bytes_of(f));
+		*(size_t *)(void *)(msg + f->quantifier_offset) = count;
+		*(void **)(void *)(msg + f->offset) = array;
+		for (size_t j = 0; j < count; j++)
+			random_value(rng, a, f, array + j * bytes_of(f), depth);
+	}
+	return (ProtobufCMessage *)(void *)msg;
+}
+
+/* What we make of the bytes is what protobuf-c makes of them, if it makes anything. Returns whether we made anything. */
+static bool same_as_protobuf_c(const ProtobufCMessageDescriptor *type, const uint8_t *body, size_t len)
+{
+	ProtobufCMessage *theirs = protobuf_c_message_unpack(type, NULL, len, body);
+	const ProtobufCMessage *ours;
+	uint8_t *a, *b;
+	struct codec_arena arena;
+	size_t size;
+	bool good;
+
+	codec_arena_init(&arena, 4 << 20);
+	good = codec_unpack(&arena, type, body, len, &ours) == 0;
+	if (good) {
+		ck_assert_ptr_nonnull(theirs);
+		size = protobuf_c_message_get_packed_size(theirs);
+		ck_assert_uint_eq(protobuf_c_message_get_packed_size(ours), size);
+		a = mem_alloc(size + 1);
+		b = mem_alloc(size + 1);
+		protobuf_c_message_pack(theirs, a);
+		protobuf_c_message_pack(ours, b);
+		ck_assert_mem_eq(a, b, size);
+		mem_free(a);
+		mem_free(b);
+	}
+	codec_arena_fini(&arena);
+	if (theirs)
+		protobuf_c_message_free_unpacked(theirs, NULL);
+	return good;
+}
+
+/* Packed by us and by protobuf-c: the same bytes, whatever the room is. */
+static size_t pack_both(const ProtobufCMessage *msg, uint8_t *out, size_t cap)
+{
+	size_t len = protobuf_c_message_get_packed_size(msg);
+	uint8_t *ours = mem_alloc(len + CODEC_PACK_SPARE);
+
+	ck_assert_uint_le(len, cap);
+	ck_assert_uint_eq(protobuf_c_message_pack(msg, out), len);
+	for (size_t spare = 0; spare <= CODEC_PACK_SPARE; spare += CODEC_PACK_SPARE) {
+		memset(ours, 0xee, len + CODEC_PACK_SPARE);
+		ck_assert_uint_eq(codec_pack(msg, ours, len + spare), len);
+		ck_assert_mem_eq(ours, out, len);
+	}
+	for (size_t room = 0; room < len; room += len / 3 + 1)
+		ck_assert_uint_eq(codec_pack(msg, ours, room), len);
+	mem_free(ours);
+	return len;
+}
+
+START_TEST(test_like_protobuf_c)
+{
+	enum { CAP = 1 << 20 };
+	uint8_t *body = mem_alloc(CAP);
+	struct codec_arena arena;
+	uint32_t refused = 0;
+	struct rng rng;
+
+	rng_init(&rng, 5);
+	codec_arena_init(&arena, 16 << 20);
+	for (int round = 0; round < 3000; round++) {
+		const ProtobufCMessageDescriptor *type = types[rng_below(&rng, ARRAY_COUNT(types))];
+		size_t len = pack_both(random_message(&rng, &arena, type, 0), body, CAP);
+
+		ck_assert(same_as_protobuf_c(type, body, len));
+		for (int i = 0; i < 8 && len; i++) { /* and with a byte that is another one, or the end cut off */
+			size_t at = rng_below(&rng, len);
+			uint8_t was = body[at];
+
+			refused += !same_as_protobuf_c(type, body, at);
+			body[at] = (uint8_t)rng_u64(&rng);
+			refused += !same_as_protobuf_c(type, body, len);
+			body[at] = was;
+		}
+		codec_arena_clear(&arena);
+	}
+	ck_assert_uint_gt(refused, 1000);
+	codec_arena_fini(&arena);
+	mem_free(body);
+}
+END_TEST
+
+/* Right, but not as we write it: twice, out of order, longer than need be, unknown. */
+START_TEST(test_not_plain)
+{
+	static const struct {
+		const ProtobufCMessageDescriptor *type;
+		const char *body;
+		size_t len;
+	} cases[] = {
+#define BODY(type, text) {&craton__##type##__descriptor, text, sizeof(text) - 1}
+		BODY(attr_reply, "\x0a\x02\x08\x05\x0a\x02\x10\x06"), /* a message in two pieces: one with both */
+		BODY(attr_reply, "\x10\x01\x10\x02"),                 /* a number twice: the last one */
+		BODY(attr_reply, "\x10\x01\x0a\x02\x08\x05"),         /* out of order */
+		BODY(attr_reply, "\x10\x81\x80\x00"),                 /* a varint with zeros behind it */
+		BODY(attr_reply, "\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), /* more than 64 bits */
+		BODY(attr_reply, "\x50\x01\x0a\x02\x50\x01"),                     /* unknown; then a flag */
+		BODY(attr_reply, "\x12\x01\x01"),                           /* a number that says it has a length */
+		BODY(attr, "\x50\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"), /* true by bits beyond the 64th */
+		BODY(attr, "\x10\xff\xff\xff\xff\xff\xff\x7f"),             /* 32 bits of more */
+		BODY(readdir_reply,
+			"\x0a\x03\x0a\x01"
+			"a"
+			"\x10\x01\x0a\x03\x0a\x01"
+			"b"),                                                /* a run with something in it */
+		BODY(session_renew_request, "\x1a\x02\x01\x02\x1a\x01\x03"), /* packed in two pieces */
+		BODY(session_renew_request, "\x18\x01\x18\x02"),             /* not packed */
+		BODY(session_renew_request, "\x1a\x00"),                     /* nothing, packed */
+		BODY(xattr_reply,
+			"\x12\x00\x12\x01"
+			"a"
+			"\x12\x00"), /* empty ones in a run */
+#undef BODY
+	};
+
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+		same_as_protobuf_c(cases[i].type, (const uint8_t *)cases[i].body, cases[i].len);
+}
+END_TEST
+
+/* What could not be taken plainly leaves nothing of the first try in the arena. */
+START_TEST(test_second_try)
+{
+	static const uint8_t tail[] = {15 << 3, 1}; /* unknown */
+	ProtobufCBinaryData names[40];
+	Craton__XattrReply reply = CRATON__XATTR_REPLY__INIT;
+	uint8_t text[200] = {0}, body[10000];
+	struct codec_arena plain, other;
+	const ProtobufCMessage *msg;
+	size_t len;
+
+	for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+		names[i] = (ProtobufCBinaryData){.len = sizeof(text), .data = text};
+	reply.names = names;
+	reply.n_names = ARRAY_COUNT(names);
+	len = craton__xattr_reply__pack(&reply, body);
+	memcpy(body + len, tail, sizeof(tail));
+	codec_arena_init(&plain, 64 << 10);
+	codec_arena_init(&other, 64 << 10);
+	ck_assert_int_eq(codec_unpack(&plain, &craton__xattr_reply__descriptor, body, len, &msg), 0);
+	ck_assert_int_eq(codec_unpack(&other, &craton__xattr_reply__descriptor, body, len + sizeof(tail), &msg), 0);
+	ck_assert_uint_eq(msg->n_unknown_fields, 1);
+	ck_assert_uint_lt(other.used, plain.used + 2048);
+	codec_arena_fini(&plain);
+	codec_arena_fini(&other);
+}
+END_TEST
+
 /* ---- HELLO ---- */
 
 static const struct uuid cluster_a = {{1}}, cluster_b = {{2}}, cluster_none;
@@ -290,4 +533,4 @@ START_TEST(test_hello_fields)
 END_TEST
 
 UNIT_MAIN("codec", test_round_trip, test_arena, test_malformed, test_memory_is_bounded, test_depth_is_bounded,
-	test_hello_clusters, test_hello_fields)
+	test_like_protobuf_c, test_not_plain, test_second_try, test_hello_clusters, test_hello_fields)
