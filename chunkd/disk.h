@@ -23,6 +23,7 @@
 #include "chunkd/segment.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/code/hmac.h"
 
 struct puts;
 struct trailer_cache;
@@ -55,7 +56,7 @@ struct disk {
 	char failed_text[128];
 	/* The layer above: the disk may be used, its receipts are made with this key. */
 	bool registered;
-	uint8_t receipt_key[32];
+	struct hmac_key receipt_key;
 	/* private */
 	int lock_fd;
 	struct {

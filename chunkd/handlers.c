@@ -74,7 +74,7 @@ static void reply_receipt(struct rpc_req *req, const struct disk *d, const struc
 		.index = row->copy.index,
 	};
 
-	receipt_mac(&receipt, d->receipt_key, mac);
+	receipt_mac(&receipt, &d->receipt_key, mac);
 	msg.mac = (ProtobufCBinaryData){sizeof(mac), mac};
 	msg.generation = d->sb.generation;
 	rpc_reply(req, &(struct rpc_reply){.msg = &msg.base});

@@ -206,7 +206,7 @@ static void stored(void *ctx, int code)
 	struct chunkd *ch = r->ch;
 
 	if (code == 0) {
-		memcpy(s->disk->receipt_key, s->key, sizeof(s->key));
+		hmac_key_init(&s->disk->receipt_key, s->key);
 		s->disk->registered = true;
 	}
 	s->again = code == ERR_NOSPC;

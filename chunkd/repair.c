@@ -116,7 +116,7 @@ void repair__finish(struct repair_job *job, int status, const char *text)
 		};
 
 		job->crc = job->row.crc;
-		receipt_mac(&receipt, job->disk->receipt_key, job->mac);
+		receipt_mac(&receipt, &job->disk->receipt_key, job->mac);
 	}
 	log_line(&ch->log, status ? LOG_WARN : LOG_INFO, job->check ? "chunk-checked" : "chunk-rebuilt",
 		"block=%llu index=%u incarnation=%u disk=%u error=%s text=\"%s\"", (unsigned long long)job->copy.block,

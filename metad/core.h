@@ -97,7 +97,7 @@ struct fleet_disk {
 	uint64_t drops_due_ms;        /* state time before which no drop row of the disk is due */
 	uint64_t drops_next_ms;       /* least due time that the running pass over them has seen */
 	uint64_t key_generation;      /* of receipt_key; 0: not derived yet */
-	uint8_t receipt_key[TOKEN_KEY_BYTES];
+	struct hmac_key receipt_key;
 };
 
 /* A disk that its server cannot serve, as it said in its last heartbeat. */
@@ -303,7 +303,7 @@ typedef void metad_reason_fn(void *ctx, const char *code, bool error, const char
 void metad__repair_status(struct metad *md, Craton__RepairStatus *ret_status, metad_reason_fn *add, void *ctx);
 
 /* fleet.c */
-const uint8_t *metad__receipt_key(struct metad *md, const struct state_disk *disk);
+const struct hmac_key *metad__receipt_key(struct metad *md, const struct state_disk *disk);
 const struct token_key *metad__token_key(struct metad *md);
 uint64_t metad__disk_capacity(const struct metad *md, const struct state_disk *disk);
 uint64_t metad__disk_free(

@@ -28,16 +28,17 @@ uint64_t metad__heartbeat_ms(const struct metad *md)
 	return ms < HEARTBEAT_MIN_MS ? HEARTBEAT_MIN_MS : ms;
 }
 
-const uint8_t *metad__receipt_key(struct metad *md, const struct state_disk *disk)
+const struct hmac_key *metad__receipt_key(struct metad *md, const struct state_disk *disk)
 {
 	struct fleet_disk *f = &md->disks[disk->id];
+	uint8_t key[HMAC_KEY_BYTES];
 
 	if (f->key_generation != disk->generation) {
-		CHECK(auth_derive(md->options.secret, "receipt", slice_of(disk->salt, sizeof(disk->salt)),
-			      f->receipt_key) == 0);
+		CHECK(auth_derive(md->options.secret, "receipt", slice_of(disk->salt, sizeof(disk->salt)), key) == 0);
+		hmac_key_init(&f->receipt_key, key);
 		f->key_generation = disk->generation;
 	}
-	return f->receipt_key;
+	return &f->receipt_key;
 }
 
 const struct token_key *metad__token_key(struct metad *md)

@@ -33,7 +33,8 @@ enum {
 struct server {
 	uint32_t server, disk;
 	uint64_t generation;
-	uint8_t uuid[16], key[TOKEN_KEY_BYTES];
+	uint8_t uuid[16];
+	struct hmac_key key;
 };
 
 /* An allocated block with its signed receipts. */
@@ -97,6 +98,7 @@ static void take_registered(void *ctx, const ProtobufCMessage *msg)
 	const Craton__RegisterReply *reply = (const Craton__RegisterReply *)msg;
 	struct committer *c = ctx;
 	struct server *s = &c->servers[c->beat_at];
+	uint8_t key[HMAC_KEY_BYTES];
 
 	/* In a new store disk i is server i's. If it is not, sign_block finds out. */
 	if (reply->n_disks != 1 || reply->disks[0]->disk != c->beat_at)
@@ -104,7 +106,8 @@ static void take_registered(void *ctx, const ProtobufCMessage *msg)
 	s->server = reply->server;
 	s->disk = reply->disks[0]->disk;
 	s->generation = reply->disks[0]->generation;
-	auth_derive(c->secret, "receipt", slice_of(reply->disks[0]->receipt_salt.data, reply->disks[0]->receipt_salt.len), s->key);
+	auth_derive(c->secret, "receipt", slice_of(reply->disks[0]->receipt_salt.data, reply->disks[0]->receipt_salt.len), key);
+	hmac_key_init(&s->key, key);
 }
 
 static int register_all(struct committer *c, struct err *err)
@@ -282,7 +285,7 @@ static int sign_block(struct committer *c, const Craton__Allocation *a, struct b
 			return ERR_PROTO;
 		r.generation = c->servers[t->disk].generation;
 		out->disks[i] = t->disk;
-		receipt_mac(&r, c->servers[t->disk].key, out->macs[i]);
+		receipt_mac(&r, &c->servers[t->disk].key, out->macs[i]);
 	}
 	return 0;
 }

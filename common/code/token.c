@@ -101,9 +101,9 @@ int token_open(struct slice bytes, const struct token_key *keys, size_t key_coun
 	return 0;
 }
 
-void receipt_mac(const struct receipt *rec, const uint8_t key[TOKEN_KEY_BYTES], uint8_t ret_mac[TOKEN_MAC_BYTES])
+void receipt_mac(const struct receipt *rec, const struct hmac_key *key, uint8_t ret_mac[TOKEN_MAC_BYTES])
 {
-	uint8_t bytes[RECEIPT_SIGNED_BYTES];
+	uint8_t bytes[RECEIPT_SIGNED_BYTES], mac[HMAC_BYTES];
 	struct wcursor w;
 
 	wcursor_init(&w, bytes, sizeof(bytes));
@@ -118,10 +118,11 @@ void receipt_mac(const struct receipt *rec, const uint8_t key[TOKEN_KEY_BYTES], 
 	wcursor_u64(&w, rec->length);
 	wcursor_u64(&w, rec->generation);
 	CHECK(!w.failed && w.len == sizeof(bytes));
-	token_hmac(key, bytes, sizeof(bytes), ret_mac);
+	hmac_once(key, bytes, sizeof(bytes), mac);
+	memcpy(ret_mac, mac, TOKEN_MAC_BYTES);
 }
 
-int receipt_verify(const struct receipt *r, const uint8_t key[TOKEN_KEY_BYTES], struct slice mac)
+int receipt_verify(const struct receipt *r, const struct hmac_key *key, struct slice mac)
 {
 	uint8_t expected[TOKEN_MAC_BYTES];
 

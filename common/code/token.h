@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "common/base/slice.h"
+#include "common/code/hmac.h"
 
 enum {
 	TOKEN_KEY_BYTES = 32,
@@ -50,8 +51,8 @@ struct receipt {
 	uint8_t index;
 };
 
-void receipt_mac(const struct receipt *r, const uint8_t key[TOKEN_KEY_BYTES], uint8_t ret_mac[TOKEN_MAC_BYTES]);
-int receipt_verify(const struct receipt *r, const uint8_t key[TOKEN_KEY_BYTES], struct slice mac); /* ERR_RECEIPT */
+void receipt_mac(const struct receipt *r, const struct hmac_key *key, uint8_t ret_mac[TOKEN_MAC_BYTES]);
+int receipt_verify(const struct receipt *r, const struct hmac_key *key, struct slice mac); /* ERR_RECEIPT */
 
 /* HMAC-SHA256/128 over data; chunk trailers use it too. */
 void token_hmac(const uint8_t key[TOKEN_KEY_BYTES], const void *data, size_t len, uint8_t ret_mac[TOKEN_MAC_BYTES]);

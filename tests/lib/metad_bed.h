@@ -27,7 +27,7 @@ enum { METAD_BED_SERVERS = 9, METAD_BED_MIB = 1 << 20 };
 struct metad_bed_server {
 	uint32_t server, disk;
 	uint64_t generation;
-	uint8_t receipt_key[TOKEN_KEY_BYTES];
+	struct hmac_key receipt_key;
 };
 
 struct metad_bed {
@@ -405,6 +405,7 @@ static inline int bed_register(struct metad_bed *bed, uint32_t i, const uint8_t 
 	struct metad_bed_server *s = &bed->servers[i];
 	struct metad_bed_registration g;
 	Craton__RegisterReply *reply;
+	uint8_t key[HMAC_KEY_BYTES];
 
 	metad_bed_registration(bed, i, secret, &g);
 	if (bed_call(bed, &rpc_metad_register, &g.req.base))
@@ -416,8 +417,9 @@ static inline int bed_register(struct metad_bed *bed, uint32_t i, const uint8_t 
 	s->generation = reply->disks[0]->generation;
 	ck_assert_int_eq(auth_derive(bed->options.secret, "receipt",
 				 slice_of(reply->disks[0]->receipt_salt.data, reply->disks[0]->receipt_salt.len),
-				 s->receipt_key),
+				 key),
 		0);
+	hmac_key_init(&s->receipt_key, key);
 	metad_bed_learn(bed, reply->token_keys, reply->n_token_keys, reply->state_time_ms);
 	bed->heartbeat_ms = reply->heartbeat_ms;
 	return 0;
@@ -547,7 +549,7 @@ static inline int bed_commit_one(struct metad_bed *bed, uint64_t inode, uint64_t
 			.index = (uint8_t)i};
 
 		crcs[i] = r.crc;
-		receipt_mac(&r, s->receipt_key, macs[i]);
+		receipt_mac(&r, &s->receipt_key, macs[i]);
 		if (spoil & 1u << i)
 			macs[i][3] ^= 1;
 		craton__chunk_receipt__init(&receipts[i]);

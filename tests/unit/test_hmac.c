@@ -30,6 +30,26 @@ START_TEST(test_equal_to_libcrypto)
 }
 END_TEST
 
+/* Under a prepared key, at all lengths around a block's. */
+START_TEST(test_prepared_key)
+{
+	uint8_t key[HMAC_KEY_BYTES], data[200], want[HMAC_BYTES], got[HMAC_BYTES];
+	struct hmac_key prepared;
+	unsigned len = 0;
+
+	for (size_t i = 0; i < sizeof(key); i++)
+		key[i] = (uint8_t)(i * 59 + 3);
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 17 + 130);
+	hmac_key_init(&prepared, key);
+	for (size_t n = 0; n <= sizeof(data); n++) {
+		ck_assert_ptr_nonnull(HMAC(EVP_sha256(), key, sizeof(key), data, n, want, &len));
+		hmac_once(&prepared, data, n, got);
+		ck_assert_mem_eq(got, want, sizeof(want));
+	}
+}
+END_TEST
+
 /* Test case 2 of RFC 4231 needs a shorter key; padded with zeros it is the same key. */
 START_TEST(test_known_answer)
 {
@@ -45,4 +65,4 @@ START_TEST(test_known_answer)
 }
 END_TEST
 
-UNIT_MAIN("hmac", test_equal_to_libcrypto, test_known_answer)
+UNIT_MAIN("hmac", test_equal_to_libcrypto, test_prepared_key, test_known_answer)
