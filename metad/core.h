@@ -394,6 +394,14 @@ struct state_path metad__path(uint64_t parent, const ProtobufCBinaryData *path);
 void metad__wire_disks_begin(struct metad *md);
 void metad__wire_disk(struct metad *md, uint32_t disk);
 
+/* wire_listing.c: the next entry of a packed ReaddirReply goes to `at`, where there are WIRE_ENTRY_BYTES; the end, one entry's room. */
+enum {
+	WIRE_ENTRY_BYTES = LIMIT_NAME_BYTES + 96,
+	WIRE_LISTING_BYTES = (LIMIT_READDIR_ENTRIES + 1) * WIRE_ENTRY_BYTES,
+};
+uint8_t *metad__wire_entry(uint8_t *at, struct slice name, const struct state_attr *attr);
+uint8_t *metad__wire_end(uint8_t *at, bool end);
+
 /* handlers, by file */
 void metad__lookup(void *ctx, struct rpc_req *req);
 void metad__readdir(void *ctx, struct rpc_req *req);
@@ -429,7 +437,6 @@ enum {
 	SCRATCH_BLOCKS = LIMIT_LAYOUT_EXTENTS,
 	SCRATCH_CHUNKS = SCRATCH_BLOCKS * LIMIT_WIDTH,
 	SCRATCH_TARGETS = LIMIT_ALLOCATE_BLOCKS * (LIMIT_WIDTH + LIMIT_M),
-	SCRATCH_DIRENTS = LIMIT_READDIR_ENTRIES,
 };
 _Static_assert((int)SCRATCH_BLOCKS >= (int)LIMIT_ALLOCATE_BLOCKS && (int)SCRATCH_BLOCKS >= (int)LIMIT_COMMIT_BLOCKS,
 	"one size for all");
@@ -446,9 +453,7 @@ struct metad_scratch {
 	uint8_t read_tokens[SCRATCH_BLOCKS][TOKEN_BYTES];
 	Craton__BlockResult result[LIMIT_COMMIT_BLOCKS], *results[LIMIT_COMMIT_BLOCKS];
 	uint32_t not_counted[LIMIT_COMMIT_BLOCKS][LIMIT_WIDTH];
-	Craton__Dirent dirent[SCRATCH_DIRENTS], *dirents[SCRATCH_DIRENTS];
-	Craton__Attr attr[SCRATCH_DIRENTS];
-	uint8_t names[SCRATCH_DIRENTS][LIMIT_NAME_BYTES];
+	uint8_t listing[WIRE_LISTING_BYTES];
 	Craton__DiskRegistered registered[LIMIT_DISKS_PER_SERVER], *registereds[LIMIT_DISKS_PER_SERVER];
 	Craton__TokenKey key[STATE_TOKEN_KEYS], *keys[STATE_TOKEN_KEYS];
 	Craton__Setting setting[CONFIG_COUNT], *settings[CONFIG_COUNT];

@@ -7,16 +7,21 @@
 
 #include "common/base/check.h"
 
-/* A read's answer, or the replica's end if what was read cannot be believed. */
-void metad__reply_read(struct metad *md, struct rpc_req *req, int status, const ProtobufCMessage *msg)
+/* What becomes of a read: the replica ends if what was read cannot be believed. */
+static int read_status(struct metad *md, int status)
 {
 	struct err err = {0};
 	int code = state_failure(&md->state, &err);
 
-	if (code) {
-		metad__fatal(md, code, err.text);
-		status = ERR_STOPPED;
-	}
+	if (!code)
+		return status;
+	metad__fatal(md, code, err.text);
+	return ERR_STOPPED;
+}
+
+void metad__reply_read(struct metad *md, struct rpc_req *req, int status, const ProtobufCMessage *msg)
+{
+	status = read_status(md, status);
 	rpc_reply(req, &(struct rpc_reply){.status = status, .msg = status ? NULL : msg});
 }
 
@@ -26,7 +31,6 @@ void metad__lookup(void *ctx, struct rpc_req *req)
 	const Craton__LookupRequest *msg = (const Craton__LookupRequest *)req->msg;
 	struct state_path at = metad__path(msg->parent, &msg->path);
 	Craton__AttrReply reply = CRATON__ATTR_REPLY__INIT;
-	struct state_inode *inode = &md->scratch->inode;
 	struct state_attr attr;
 	Craton__Attr out;
 	int status;
@@ -35,41 +39,34 @@ void metad__lookup(void *ctx, struct rpc_req *req)
 		return;
 	status = state_path_check(at.path);
 	if (!status)
-		status = state_lookup(&md->state, &at, inode, &reply.parent);
+		status = state_lookup_attr(&md->state, &at, &attr, &reply.parent);
 	if (!status) {
-		state_inode_attr(inode, &attr);
 		metad__wire_attr(&attr, &out);
 		reply.attr = &out;
 	}
 	metad__reply_read(md, req, status, &reply.base);
 }
 
-/* Entry `at` of the reply from what the listing stands on. Names are copied: the next step of a scan ends them. */
-static int take_entry(struct metad *md, const struct state_listing *listing, size_t at)
+/* What the listing stands on, packed; *at moves behind it. */
+static int take_entry(struct metad *md, const struct state_listing *listing, uint8_t **at)
 {
-	struct metad_scratch *sc = md->scratch;
 	struct state_attr attr;
-	int code = state_inode_get(&md->state, listing->dirent.inode, &sc->inode);
+	int code = state_attr_get(&md->state, listing->dirent.inode, &attr);
 
 	if (code == ERR_NOENT)
 		state__fault(
 			&md->state, "inode %llu has an entry but no row", (unsigned long long)listing->dirent.inode);
 	if (code)
 		return code;
-	state_inode_attr(&sc->inode, &attr);
-	metad__wire_attr(&attr, &sc->attr[at]);
-	craton__dirent__init(&sc->dirent[at]);
-	memcpy(sc->names[at], listing->name.data, listing->name.len);
-	sc->dirent[at].name = (ProtobufCBinaryData){.data = sc->names[at], .len = listing->name.len};
-	sc->dirent[at].attr = &sc->attr[at];
-	sc->dirents[at] = &sc->dirent[at];
+	*at = metad__wire_entry(*at, listing->name, &attr);
 	return 0;
 }
 
-static int list_dir(struct metad *md, const Craton__ReaddirRequest *msg, Craton__ReaddirReply *reply)
+static int list_dir(struct metad *md, const Craton__ReaddirRequest *msg, struct slice *ret_packed)
 {
 	struct slice after = metad__slice(&msg->after);
-	size_t want = msg->max_entries, count = 0;
+	size_t want = msg->max_entries;
+	uint8_t *begin = md->scratch->listing, *at = begin;
 	struct state_listing listing;
 	int code = state_inode_get(&md->state, msg->inode, &md->scratch->inode);
 
@@ -82,28 +79,29 @@ static int list_dir(struct metad *md, const Craton__ReaddirRequest *msg, Craton_
 	if (want == 0 || want > LIMIT_READDIR_ENTRIES)
 		want = LIMIT_READDIR_ENTRIES;
 	code = state_list_begin(&md->state, msg->inode, after, &listing);
-	while (!code && count < want) {
-		code = take_entry(md, &listing, count);
-		if (code)
-			break;
-		count++;
-		code = state_list_next(&md->state, &listing);
+	for (size_t count = 0; !code && count < want; count++) {
+		code = take_entry(md, &listing, &at);
+		if (!code)
+			code = state_list_next(&md->state, &listing);
 	}
 	state_list_end(&listing);
-	reply->entries = md->scratch->dirents;
-	reply->n_entries = count;
-	reply->end = code == ERR_NOENT;
+	at = metad__wire_end(at, code == ERR_NOENT);
+	*ret_packed = slice_of(begin, (size_t)(at - begin));
 	return code == ERR_NOENT ? 0 : code;
 }
 
 void metad__readdir(void *ctx, struct rpc_req *req)
 {
 	struct metad *md = metad__of(ctx);
-	Craton__ReaddirReply reply = CRATON__READDIR_REPLY__INIT;
+	struct rpc_reply reply = {0};
 
 	if (metad__gate(md, req))
 		return;
-	metad__reply_read(md, req, list_dir(md, (const Craton__ReaddirRequest *)req->msg, &reply), &reply.base);
+	reply.status = list_dir(md, (const Craton__ReaddirRequest *)req->msg, &reply.packed);
+	reply.status = read_status(md, reply.status);
+	if (reply.status)
+		reply.packed = slice_of(NULL, 0);
+	rpc_reply(req, &reply);
 }
 
 /* The result of a command that answers with attributes. */

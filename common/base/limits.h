@@ -38,6 +38,7 @@ enum {
 	LIMIT_COMMIT_BLOCKS = 56,           /* of one CommitBlocks: with 15 chunks each it stays within 1,024 rows */
 	LIMIT_ALLOCATE_BLOCKS = 64,
 	LIMIT_READDIR_ENTRIES = 1024,
+	LIMIT_ATTRS = 1 << 20,              /* of files, kept by metad in memory: 64 MiB */
 	LIMIT_LAYOUT_EXTENTS = 256,         /* of one reply; the client asks on */
 	LIMIT_DISKS = 4096,                 /* of one cluster in this version: status replies stay in one frame */
 	LIMIT_DISKS_PER_SERVER = 64,

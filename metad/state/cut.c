@@ -8,6 +8,7 @@
  * bytes. Longer: a hole, which is only a number; reads find zeros in it.
  */
 #include "common/base/check.h"
+#include "metad/state/attrs.h"
 #include "metad/state/dirs.h"
 #include "metad/state/state.h"
 
@@ -186,6 +187,7 @@ void state__inode_forget(struct state *s, const struct state_inode *inode)
 		state__del(s, &key);
 	}
 	state__dir_forget(s, inode->id);
+	state__attr_forget(s, inode->id);
 	state_key_id(&key, STATE_TABLE_INODE, inode->id);
 	state__del(s, &key);
 }

@@ -21,6 +21,8 @@ enum {
 	STEP_NAME_BYTES = 47, /* of an entry that is kept; 64 bytes in all */
 };
 
+#define HASH_FACTOR 0x9e3779b97f4a7c15u /* odd, 2^64 by the golden ratio */
+
 struct dir {
 	struct list dirty;
 	struct state_inode row; /* id 0: none. A directory's ends before its name */
@@ -32,6 +34,7 @@ struct step {
 	uint8_t name_len, name[STEP_NAME_BYTES];
 };
 _Static_assert(sizeof(struct step) == 64, "a cache line");
+_Static_assert((STEPS & (STEPS - 1)) == 0, "a slot is some bits of a hash");
 
 struct state_dirs {
 	struct dir dirs[DIRS];
@@ -117,11 +120,15 @@ void state__dirs_write(struct state *s)
 
 static struct step *step_of(struct state *s, uint64_t dir, struct slice name)
 {
-	uint64_t hash = dir * 0x9e3779b97f4a7c15;
+	uint64_t hash = dir * HASH_FACTOR, word;
 
-	for (size_t i = 0; i < name.len; i++)
-		hash = (hash ^ name.data[i]) * 0x100000001b3; /* FNV */
-	return &s->dirs->steps[(hash >> 16 ^ hash) % STEPS];
+	for (size_t len; name.len; name.data += len, name.len -= len) {
+		len = name.len < sizeof(word) ? name.len : sizeof(word);
+		word = 0;
+		memcpy(&word, name.data, len);
+		hash = (hash ^ word ^ hash >> 32) * HASH_FACTOR;
+	}
+	return &s->dirs->steps[hash >> 32 & (STEPS - 1)];
 }
 
 static bool step_is(const struct step *step, uint64_t dir, struct slice name)

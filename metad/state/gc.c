@@ -23,6 +23,7 @@
 #include "metad/state/state.h"
 
 #include "common/base/check.h"
+#include "metad/state/attrs.h"
 
 enum {
 	BLOCK_ROWS = 6 +
@@ -322,6 +323,7 @@ static bool walk_file(struct state *s, uint64_t inode, struct state_gc *gc, uint
 		gc_del(s, STATE_TABLE_GC, inode, rows);
 		gc_del(s, STATE_TABLE_TAIL, inode, rows);
 		gc_del(s, STATE_TABLE_INODE, inode, rows);
+		state__attr_forget(s, inode);
 	} else {
 		mark_going(s, inode, rows);
 		gc_put(s, STATE_TABLE_GC, inode, gc);

@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 #include "common/code/ec.h"
+#include "metad/state/attrs.h"
 #include "metad/state/dirs.h"
 
 enum { FIRST_CAP = 16 };
@@ -92,6 +93,7 @@ int state_open(struct state *s, struct kv *kv)
 	s->intents = mem_array(STATE_INTENTS, sizeof(*s->intents));
 	state__config_open(s);
 	state__dirs_open(s);
+	state__attrs_open(s);
 	map_init(&s->sessions);
 	list_init(&s->sessions_dirty);
 	state_key_table(&key, STATE_TABLE_META);
@@ -119,6 +121,7 @@ void state_close(struct state *s)
 	mem_free(s->domains);
 	mem_free(s->intents);
 	state__dirs_close(s);
+	state__attrs_close(s);
 	memset(s, 0, sizeof(*s));
 }
 

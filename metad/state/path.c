@@ -6,6 +6,7 @@
 #include "metad/state/state.h"
 
 #include "common/base/check.h"
+#include "metad/state/attrs.h"
 #include "metad/state/dirs.h"
 
 /* The component at the front of *rest, which moves behind it and its '/'. */
@@ -65,6 +66,8 @@ int state_inode_get(struct state *s, uint64_t id, struct state_inode *ret_inode)
 	}
 	if (ret_inode->type == STATE_TYPE_DIR)
 		state__dir_keep(s, ret_inode);
+	else
+		state__attr_keep(s, ret_inode);
 	return 0;
 }
 
@@ -82,6 +85,7 @@ void state__inode_write(struct state *s, const struct state_inode *inode)
 
 	state_key_id(&key, STATE_TABLE_INODE, inode->id);
 	state__put(s, &key, value, state_inode_encode(inode, value));
+	state__attr_keep(s, inode);
 }
 
 void state_inode_attr(const struct state_inode *i, struct state_attr *ret_attr)
@@ -98,6 +102,19 @@ void state_inode_attr(const struct state_inode *i, struct state_attr *ret_attr)
 		.mtime_ns = i->mtime_ns,
 		.ctime_ns = i->ctime_ns,
 	};
+}
+
+int state_attr_get(struct state *s, uint64_t id, struct state_attr *ret_attr)
+{
+	struct state_inode *row = &s->inodes[0];
+	int code;
+
+	if (id && state__attr_get(s, id, ret_attr))
+		return 0;
+	code = state_inode_get(s, id, row);
+	if (!code)
+		state_inode_attr(row, ret_attr);
+	return code;
 }
 
 int state__dirent_get(struct state *s, uint64_t dir, struct slice name, struct state_dirent *ret_dirent)
@@ -141,15 +158,21 @@ void state__dirent_del(struct state *s, uint64_t dir, struct slice name)
 	state__del(s, &key);
 }
 
-int state__named(struct state *s, const struct state_dirent *dirent, struct state_inode *ret_inode)
+/* Where an entry leads there is an inode of its type; `code` says how it was looked for. */
+static int named_check(struct state *s, const struct state_dirent *dirent, int code, uint8_t type)
 {
-	int code = state_inode_get(s, dirent->inode, ret_inode);
-
-	if (code == ERR_NOENT || (!code && ret_inode->type != dirent->type)) {
+	if (code == ERR_NOENT || (!code && type != dirent->type)) {
 		state__fault(s, "inode %llu has an entry but no row of that type", (unsigned long long)dirent->inode);
 		return ERR_CORRUPT;
 	}
 	return code;
+}
+
+int state__named(struct state *s, const struct state_dirent *dirent, struct state_inode *ret_inode)
+{
+	int code = state_inode_get(s, dirent->inode, ret_inode);
+
+	return named_check(s, dirent, code, ret_inode->type);
 }
 
 int state__walk(struct state *s, const struct state_path *at, struct state__spot *spot)
@@ -202,6 +225,26 @@ int state_lookup(struct state *s, const struct state_path *at, struct state_inod
 		return ERR_NOENT;
 	*ret_parent = ret_inode->id;
 	return state__named(s, &spot.dirent, ret_inode);
+}
+
+int state_lookup_attr(struct state *s, const struct state_path *at, struct state_attr *ret_attr, uint64_t *ret_parent)
+{
+	struct state_inode *dir = &s->inodes[0];
+	struct state__spot spot = {.dir = dir};
+	int code = state__walk(s, at, &spot);
+
+	if (code)
+		return code;
+	if (spot.name.len == 0) {
+		*ret_parent = dir->parent;
+		state_inode_attr(dir, ret_attr);
+		return 0;
+	}
+	if (!spot.found)
+		return ERR_NOENT;
+	*ret_parent = dir->id;
+	code = state_attr_get(s, spot.dirent.inode, ret_attr);
+	return named_check(s, &spot.dirent, code, ret_attr->type);
 }
 
 int state_policy_get(struct state *s, const struct state_inode *inode, struct state_policy *ret_policy, bool *ret_own)

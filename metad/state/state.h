@@ -95,6 +95,7 @@ struct state {
 
 	struct state_gap gone_gap; /* of BLOCK_GONE rows: the one found last */
 	struct state_dirs *dirs;
+	struct state_attrs *attrs;
 
 	/* count changes since the process started: caches of status and placement watch them */
 	uint64_t fleet_version, blocks_version;
@@ -181,6 +182,9 @@ int state_path_check(struct slice path);
 int state_lookup(struct state *s, const struct state_path *at, struct state_inode *ret_inode, uint64_t *ret_parent);
 int state_inode_get(struct state *s, uint64_t id, struct state_inode *ret_inode); /* ERR_NOENT */
 void state_inode_attr(const struct state_inode *inode, struct state_attr *ret_attr);
+/* As state_lookup and state_inode_get, for who wants to know no more than attributes. */
+int state_lookup_attr(struct state *s, const struct state_path *at, struct state_attr *ret_attr, uint64_t *ret_parent);
+int state_attr_get(struct state *s, uint64_t id, struct state_attr *ret_attr);
 /* Own policy of a file or directory, or the one of its nearest parent that has one. */
 int state_policy_get(struct state *s, const struct state_inode *inode, struct state_policy *ret_policy, bool *ret_own);
 /* The first entry behind `after` (empty: the first of all). ERR_NOENT: no more. */

@@ -18,7 +18,7 @@
 #include "common/io/io_sim.h"
 #include "metad/state/state.h"
 
-enum { STATE_BED_DISKS = 9, STATE_BED_ENTRY_BYTES = 64 << 10, STATE_BED_ENTRIES = 8192, STATE_BED_TOGETHER = 7 /* commands an entry, at the second replay */, STATE_BED_MIB = 1 << 20,
+enum { STATE_BED_DISKS = 9, STATE_BED_ENTRY_BYTES = 64 << 10, STATE_BED_ENTRIES = 8192, STATE_BED_TOGETHER = 7 /* commands an entry, at the second replay */, STATE_BED_MIB = 1 << 20, STATE_BED_INODES = 20000 /* that are looked at */,
        STATE_BED_NODES_BYTES = 4096 /* of the table in memory, which happen to be split just now */ };
 
 struct state_bed {
@@ -182,8 +182,35 @@ static inline void state_bed_replay(struct state_bed *b, const char *dir, bool t
 	kv_abandon(copy);
 }
 
+static inline bool state_bed_same_attr(const struct state_attr *a, const struct state_attr *b)
+{
+	return a->inode == b->inode && a->type == b->type && a->complete == b->complete && a->mode == b->mode && a->uid == b->uid &&
+	       a->gid == b->gid && a->nlink == b->nlink && a->size == b->size && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+}
+
+/* What is kept of attributes beside the table is what the table holds, also of inodes that have gone. */
+static inline void state_bed_check_attrs(struct state_bed *b)
+{
+	for (uint64_t id = 1; id < b->s.meta.next_inode && id < STATE_BED_INODES && !state_failure(&b->s, NULL); id++) {
+		struct state_attr got = {0}, want = {0};
+		struct state_key key;
+		struct slice value;
+		int code;
+
+		state_key_id(&key, STATE_TABLE_INODE, id);
+		code = kv_get(b->kv, state_key_slice(&key), &value);
+		if (!code && state_inode_decode(value, id, &b->inode))
+			continue; /* damaged by the test */
+		if (!code)
+			state_inode_attr(&b->inode, &want);
+		ck_assert_int_eq(state_attr_get(&b->s, id, &got), code);
+		ck_assert(code || state_bed_same_attr(&got, &want));
+	}
+}
+
 static inline void state_bed_close(struct state_bed *b)
 {
+	state_bed_check_attrs(b);
 	state_bed_replay(b, "/copy", false);
 	state_bed_replay(b, "/together", true);
 	state_close(&b->s);
