@@ -219,10 +219,45 @@ static int env_open(const char *path, uint64_t map_bytes, MDB_env **ret_env)
 	}
 }
 
+static uint64_t load_be(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return be64toh(v);
+}
+
+/*
+ * LMDB's own order, by eight bytes at once: a search compares two dozen keys, and calling memcmp for each of them takes longer than comparing
+ * them.
+ */
+static int compare_keys(const MDB_val *a, const MDB_val *b)
+{
+	const uint8_t *p = a->mv_data, *q = b->mv_data;
+	size_t len = a->mv_size < b->mv_size ? a->mv_size : b->mv_size, at = 0;
+	uint64_t x, y;
+
+	while (len - at >= sizeof(x)) {
+		x = load_be(p + at);
+		y = load_be(q + at);
+		if (x != y)
+			return x < y ? -1 : 1;
+		at += sizeof(x);
+		if (at < len && len - at < sizeof(x))
+			at = len - sizeof(x); /* the last ones, with some that were equal */
+	}
+	for (; at < len; at++)
+		if (p[at] != q[at])
+			return p[at] < q[at] ? -1 : 1;
+	return a->mv_size < b->mv_size ? -1 : a->mv_size > b->mv_size;
+}
+
 static int open_tables(struct store *s, MDB_txn *txn, unsigned flags)
 {
 	int rc = mdb_dbi_open(txn, "rows", flags, &s->rows);
 
+	if (!rc)
+		rc = mdb_set_compare(txn, s->rows, compare_keys);
 	return rc ? rc : mdb_dbi_open(txn, "state", flags, &s->state);
 }
 

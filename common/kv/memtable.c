@@ -6,7 +6,7 @@
  * keys of the node share) and a pointer to the row. Keys of one table of ours share long prefixes (a table byte, a
  * parent's id), so that heads taken from the front would all be equal; behind the shared prefix they nearly always
  * decide, and a search touches the memory of one or two rows only, not of one for each comparison. A tie is settled by
- * the rows' keys.
+ * the rows' keys. A short prefix lies in the node itself: for a long one the first row is asked.
  *
  * Rows never move and never go, so an inner node's separators are just pointers to the rows that were first in their
  * child when it was made. The key searched for may be smaller than the first separator: it then belongs to the first
@@ -27,6 +27,9 @@ enum {
 	ARENA_FIRST_BYTES = 16 << 10,
 	ARENA_STEP_BYTES = 1 << 20,
 	ARENA_ALIGN = 8,
+	PREFIX_BYTES = 24, /* table, id, and half a name */
+	AHEAD_SLOTS = 4,   /* a walk asks for the rows that it comes to: they lie anywhere */
+	LINE_BYTES = 64,
 };
 
 struct row {
@@ -40,6 +43,7 @@ struct row {
 struct node {
 	uint16_t count, skip;
 	bool leaf;
+	uint8_t prefix[PREFIX_BYTES]; /* what all keys begin with, if skip <= PREFIX_BYTES */
 	uint64_t head[NODE_SLOTS];
 	struct row *row[NODE_SLOTS]; /* of an inner node: the separators */
 	struct node *child[];        /* of an inner node: NODE_SLOTS; of a leaf: one, the next leaf */
@@ -171,12 +175,40 @@ static size_t common_prefix(struct slice a, struct slice b, size_t max)
 	return i;
 }
 
+/* The bytes that all keys of a node that is not empty share. */
+static struct slice node_prefix(const struct node *n)
+{
+	return slice_of(n->skip <= PREFIX_BYTES ? n->prefix : n->row[0]->key, n->skip);
+}
+
+static uint64_t load_be(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return __builtin_bswap64(v);
+}
+
+/* memcmp of a few bytes, of which mostly all are the same. */
+static int compare_few(const uint8_t *a, const uint8_t *b, size_t len)
+{
+	for (; len >= 8; a += 8, b += 8, len -= 8)
+		if (load_be(a) != load_be(b))
+			return load_be(a) < load_be(b) ? -1 : 1;
+	for (; len > 0; a++, b++, len--)
+		if (*a != *b)
+			return *a < *b ? -1 : 1;
+	return 0;
+}
+
 /* `skip` and heads anew: the first and the last key of a sorted node share what all share. */
 static void node_heads(struct node *n)
 {
 	n->skip = 0;
 	if (n->count > 0)
 		n->skip = (uint16_t)common_prefix(row_key(n->row[0]), row_key(n->row[n->count - 1]), LIMIT_KEY_BYTES);
+	if (n->skip <= PREFIX_BYTES && n->skip > 0)
+		memcpy(n->prefix, n->row[0]->key, n->skip);
 	for (uint16_t i = 0; i < n->count; i++)
 		n->head[i] = head_of(row_key(n->row[i]), n->skip);
 }
@@ -193,7 +225,7 @@ static uint16_t node_search(const struct node *n, struct slice key, bool *ret_eq
 	if (n->count == 0)
 		return 0;
 	shared = key.len < n->skip ? key.len : n->skip;
-	c = memcmp(key.data, n->row[0]->key, shared);
+	c = compare_few(key.data, node_prefix(n).data, shared);
 	if (c < 0 || (c == 0 && key.len < n->skip))
 		return 0;
 	if (c > 0)
@@ -231,7 +263,7 @@ static uint16_t node_descend(const struct node *n, struct slice key)
 static void node_insert(struct node *n, uint16_t slot, struct row *row, struct node *child)
 {
 	size_t behind = n->count - slot;
-	struct slice key = row_key(row);
+	struct slice key = row_key(row), prefix = n->count ? node_prefix(n) : slice_of(NULL, 0);
 
 	CHECK(n->count < NODE_SLOTS);
 	memmove(&n->head[slot + 1], &n->head[slot], behind * sizeof(n->head[0]));
@@ -242,8 +274,7 @@ static void node_insert(struct node *n, uint16_t slot, struct row *row, struct n
 		n->child[slot] = child;
 	}
 	n->count++;
-	/* any other row of the node will do: they all share `skip` bytes */
-	if (n->count == 1 || common_prefix(key, row_key(n->row[slot == 0]), n->skip) < n->skip)
+	if (n->count == 1 || common_prefix(key, prefix, prefix.len) < prefix.len)
 		node_heads(n);
 	else
 		n->head[slot] = head_of(key, n->skip);
@@ -453,10 +484,25 @@ bool memtable_at(const struct memtable_pos *pos, struct memtable_row *ret_row)
 	return true;
 }
 
+static void ask_for_row(const struct node *n, uint64_t slot)
+{
+	if (slot >= n->count)
+		return;
+	__builtin_prefetch(n->row[slot]);
+	__builtin_prefetch((const uint8_t *)n->row[slot] + LINE_BYTES);
+}
+
 void memtable_next(struct memtable_pos *pos)
 {
+	const struct node *n = pos->leaf;
+
 	pos->slot++;
+	ask_for_row(n, pos->slot + AHEAD_SLOTS);
+	if (pos->slot < n->count)
+		return;
 	settle(pos);
+	for (uint64_t i = 0; pos->leaf != n && i <= AHEAD_SLOTS; i++)
+		ask_for_row(pos->leaf, i);
 }
 
 uint64_t memtable_rows(const struct memtable *t)
