@@ -9,7 +9,8 @@
  *
  * Sent again, a request that succeeded gives the same answer: a block that is there with the same content is no error,
  * and receipts for chunks that were missing then are taken in now, by the same rules, until the floor has passed the
- * block. A file that is complete accepts only such repetitions. No block comes twice in a request.
+ * block. A block whose extent was cut off since is closed: it would be answered as put, and nothing would be. A file that is complete
+ * accepts only such repetitions. No block comes twice in a request.
  *
  * A file's size is what lies gapless from its beginning; a file completes only without gaps. Holes that a truncation
  * made are no gaps.
@@ -260,6 +261,15 @@ static int check_new(struct state *s, const struct state_cmd_commit *cmd, uint32
 	return present_count(row) < (uint32_t)stripe_data_chunks(&g) + (g.m + 1u) / 2 ? ERR_TOO_FEW_CHUNKS : 0;
 }
 
+/* Does the file have it still, as the commit put it there? */
+static bool is_put(struct state *s, const struct state_inode *file, const struct state_commit_block *b)
+{
+	struct state_extent extent;
+
+	return state_extent_get(s, file->id, b->file_offset, &extent) == 0 && extent.block == b->block &&
+		extent.offset == b->file_offset && extent.length == b->length;
+}
+
 /* One block against the state: its row as it shall be, whether it is there already, and its result. */
 static int check_block(struct state *s, const struct state_cmd_commit *cmd, uint32_t at, const struct state_inode *file,
 	struct state_block *row, bool *ret_known, struct state_block_result *res)
@@ -282,6 +292,8 @@ static int check_block(struct state *s, const struct state_cmd_commit *cmd, uint
 		return code;
 	if (!same_content(row, b, file->id))
 		return ERR_EXIST;
+	if (!is_put(s, file, b))
+		return ERR_BLOCK_CLOSED;
 	*ret_known = true;
 	g = geom_of(b);
 	return take_receipts(s, b, &g, true, row, res);

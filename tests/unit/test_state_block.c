@@ -447,6 +447,41 @@ START_TEST(test_known_block_twice)
 }
 END_TEST
 
+static void cut(const char *path, uint64_t size)
+{
+	b->cmd.type = STATE_CMD_TRUNCATE;
+	b->cmd.truncate = (struct state_cmd_truncate){.at = state_bed_path(path), .size = size, .now_ns = ++b->now_ns};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	b->cmd.type = STATE_CMD_OPEN_WRITE;
+	b->cmd.create = (struct state_cmd_create){.at = state_bed_path(path), .mode = 0644, .now_ns = ++b->now_ns};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	epoch = b->res.epoch;
+}
+
+/* It would be answered as put, and is not: all of it was cut off, or its end. */
+START_TEST(test_cut_off_block_is_closed)
+{
+	uint64_t before;
+
+	begin(0);
+	ck_assert_int_eq(commit_one(first, 0, false), 0);
+	ck_assert_int_eq(commit_one(first + 1, BLOCK, true), 0);
+	for (uint64_t size = 2 * BLOCK - MIB; size > 0; size = size > BLOCK ? BLOCK : 0) {
+		cut("f", size);
+		before = state_bed_digest(b->kv);
+		ck_assert_int_eq(commit_one(first + 1, BLOCK, false), ERR_BLOCK_CLOSED);
+		ck_assert_int_eq(b->res.blocks[0].status, ERR_BLOCK_CLOSED);
+		ck_assert_uint_eq(state_bed_digest(b->kv), before);
+		ck_assert_int_eq(commit_one(first, 0, false), 0); /* what is there is there */
+	}
+	cut("f", 0);
+	ck_assert_int_eq(commit_one(first, 0, false), ERR_BLOCK_CLOSED);
+	ck_assert_int_eq(commit_one(first + 2, 0, true), 0);
+	ck_assert_uint_eq(size_of("f"), BLOCK);
+	state_bed_close(b);
+}
+END_TEST
+
 /* Programs set the time of what they have written before they close it. */
 START_TEST(test_completing_keeps_the_time)
 {
@@ -648,5 +683,5 @@ END_TEST
 
 UNIT_MAIN("state_block", test_example, test_every_refusal_changes_nothing, test_one_missing_is_enough,
 	test_crowded_is_marked, test_only_disks_that_count, test_below_the_floor, test_sent_again,
-	test_late_chunks_and_the_floor, test_known_block_twice, test_no_file_with_a_gap_completes, test_completing_keeps_the_time,
+	test_late_chunks_and_the_floor, test_known_block_twice, test_cut_off_block_is_closed, test_no_file_with_a_gap_completes, test_completing_keeps_the_time,
 	test_later_writer_fences, test_publish_is_atomic, test_publish_refused, test_abort, test_largest_commit)
