@@ -62,6 +62,7 @@ void gather_add(struct gather *g, struct gather_write *w)
 	while (at != &g->queue && lies_before(w, LIST_ENTRY(at, struct gather_write, link)))
 		at = at->prev;
 	list_insert_before(at->next, &w->link);
+	sched_gathering(g->sched, 1);
 	io_at_turn_end(g->io, &g->hook);
 }
 
@@ -110,6 +111,7 @@ static void start_run(struct gather *g, uint8_t round)
 		end += write_bytes(w);
 		list_remove(&w->link);
 		list_push_back(&r->writes, &w->link);
+		sched_gathering(g->sched, -1);
 	}
 	g->runs_left[round]++;
 	io_prep_write(&r->op.io, segments_fd(g->segments, first->segment), r->iov, r->iov_count, first->offset,

@@ -62,12 +62,18 @@ void sched_submit(struct sched *s, enum sched_class class, struct sched_op *op)
 	list_push_back(&s->queues[class], &op->link);
 }
 
+void sched_gathering(struct sched *s, int32_t change)
+{
+	CHECK(change >= 0 || s->gathering >= (uint32_t)-change);
+	s->gathering += (uint32_t)change;
+}
+
 bool sched_has_room(const struct sched *s)
 {
-	return s->waiting < SCHED_QUEUE;
+	return s->waiting + s->gathering < SCHED_QUEUE;
 }
 
 uint32_t sched_depth(const struct sched *s)
 {
-	return s->running + s->waiting;
+	return s->running + s->waiting + s->gathering;
 }

@@ -28,6 +28,7 @@ struct sched {
 	struct list queues[SCHED_CLASSES];
 	uint32_t running, waiting;
 	uint64_t running_bytes;
+	uint32_t gathering; /* small writes that wait for their round (gather.h): of the queue, but not in it yet */
 };
 
 struct sched_op {
@@ -42,7 +43,9 @@ struct sched_op {
 void sched_init(struct sched *s, struct io *io);
 void sched_io_done(struct io_op *io);
 void sched_submit(struct sched *s, enum sched_class class, struct sched_op *op);
+/* So many small writes began to wait elsewhere (or, below 0, are submitted now): they count like those that wait here. */
+void sched_gathering(struct sched *s, int32_t change);
 bool sched_has_room(const struct sched *s);
-uint32_t sched_depth(const struct sched *s); /* running and waiting */
+uint32_t sched_depth(const struct sched *s); /* running and waiting, here or elsewhere */
 
 #endif

@@ -212,6 +212,37 @@ static bool has_begun(void *ctx)
 	return ((struct bed *)ctx)->sched.running > 0;
 }
 
+/* What gathers is work of this disk like what is in its queue: it counts in the depth, and against what is admitted. */
+START_TEST(test_what_gathers_counts)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+
+	bed_init(b, 5);
+	sim_disk_stall(b->host, SECOND_NS);
+	for (uint32_t i = 0; i < 50; i++) {
+		add(b, i * 2, false);
+		ck_assert_uint_eq(sched_depth(&b->sched), i + 1);
+	}
+	b->sched.waiting = SCHED_QUEUE - 50;
+	ck_assert(!sched_has_room(&b->sched));
+	b->sched.waiting--;
+	ck_assert(sched_has_room(&b->sched));
+	b->sched.waiting = 0;
+	ck_assert(sim_run(b->sim, has_begun, b, sim_now_ns(b->sim) + SECOND_NS / 2));
+	ck_assert_uint_eq(sched_depth(&b->sched), 1); /* as one write */
+	for (uint32_t i = 50; i < 60; i++) {
+		add(b, i * 2 + 20, false);
+		sim_run(b->sim, all_done, b, sim_now_ns(b->sim) + 1000000);
+	}
+	ck_assert_uint_eq(
+		sched_depth(&b->sched), GATHER_ROUNDS + 9); /* one more round, and those that wait for the next */
+	wait_all(b);
+	ck_assert_uint_eq(sched_depth(&b->sched), 0);
+	check_after_crash(b);
+	bed_fini(b);
+}
+END_TEST
+
 /* While two rounds are on their way the rest gathers, and leaves as one. */
 START_TEST(test_rounds)
 {
@@ -257,4 +288,5 @@ START_TEST(test_failed_write)
 }
 END_TEST
 
-UNIT_MAIN("gather", test_neighbours_are_one_write, test_gaps_and_length_cut, test_rounds, test_failed_write)
+UNIT_MAIN("gather", test_neighbours_are_one_write, test_gaps_and_length_cut, test_what_gathers_counts, test_rounds,
+	test_failed_write)
