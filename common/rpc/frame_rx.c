@@ -8,7 +8,8 @@
  * Invariants:
  *  1. buf[pos..len) are the bytes received and not consumed, in order; what is received straight into a place or into
  *     `large` comes after them, so a place is filled from buf first and directly only when buf is empty.
- *  2. The memory held for a frame is at most twice what was received of it plus one buffer: a header that promises 1
+ *  2. A bulk connection has the large buffer only while its payloads are small: with many connections it would be most of their memory.
+ *  3. The memory held for a frame is at most twice what was received of it plus one buffer: a header that promises 1
  *     MiB and then stalls costs nothing.
  */
 #include "common/rpc/frame_rx.h"
@@ -181,6 +182,21 @@ static void start_large(struct frame_rx *rx)
 	rx->pos += have;
 }
 
+/* Back to the small buffer, if what is there fits: if not, the next large payload leaves less. */
+static void shrink(struct frame_rx *rx)
+{
+	size_t have = buffered(rx);
+
+	rx->grow = false;
+	if (rx->cap <= FRAME_RX_BULK_BYTES || have > FRAME_RX_BULK_BYTES)
+		return;
+	memmove(rx->buf, rx->buf + rx->pos, have);
+	rx->pos = 0;
+	rx->len = have;
+	rx->cap = FRAME_RX_BULK_BYTES;
+	rx->buf = mem_realloc(rx->buf, rx->cap);
+}
+
 static int step_head(struct frame_rx *rx, bool *ret_more)
 {
 	int code;
@@ -200,6 +216,8 @@ static int step_head(struct frame_rx *rx, bool *ret_more)
 	rx->payload_left = rx->frame.payload_len;
 	rx->many = !rx->bulk || rx->frame.payload_len <= FRAME_RX_SMALL_BYTES;
 	rx->state = RX_BODY;
+	if (!rx->many)
+		shrink(rx);
 	if (rx->frame.body_len > rx->cap)
 		start_large(rx);
 	return 0;

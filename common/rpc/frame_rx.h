@@ -12,7 +12,8 @@
  *
  * Small frames are read many at a time into one buffer; a payload that was given a place is received straight into it,
  * but for the first bytes that had come along with its head. On a bulk connection few bytes come along, as long as its payloads are
- * large: after a small one it is read like a control connection, since one copy of such a payload costs less than a receive of its own.
+ * large: after a small one it is read like a control connection, since one copy of such a payload costs less than a receive of its own. When
+ * large ones come again it gives the larger buffer back.
  */
 #ifndef COMMON_RPC_FRAME_RX_H
 #define COMMON_RPC_FRAME_RX_H

@@ -213,6 +213,7 @@ START_TEST(test_bulk_small_payloads_come_together)
 	ck_assert_int_eq(feed(&r, sizeof(stream), NULL), 0);
 	ck_assert_int_eq(r.tails, 1000);
 	ck_assert_uint_le(r.receives, stream_len / FRAME_RX_CONTROL_BYTES + 10);
+	ck_assert_uint_eq(r.rx.cap, FRAME_RX_CONTROL_BYTES);
 
 	stream_len = 0;
 	for (int i = 0; i < 3; i++)
@@ -221,7 +222,9 @@ START_TEST(test_bulk_small_payloads_come_together)
 	ck_assert_int_eq(feed(&r, sizeof(stream), NULL), 0);
 	ck_assert_uint_ge(
 		r.direct - direct, 3ull * LIMIT_FRAME_PAYLOAD_BYTES - FRAME_RX_CONTROL_BYTES - 2 * FRAME_RX_BULK_BYTES);
-	ck_assert_uint_le(r.rx.cap, FRAME_RX_CONTROL_BYTES);
+	ck_assert_uint_eq(r.rx.cap, FRAME_RX_BULK_BYTES); /* given back */
+	ck_assert_int_eq(feed(&r, 777, NULL), 0);
+	ck_assert_int_eq(r.tails, 1006);
 	frame_rx_fini(&r.rx);
 }
 END_TEST
