@@ -2,6 +2,7 @@
 /* What a chunk server says of the copies that it has, to a real metad: orphans go by orders, what is missing is told, all of it. */
 #include "chunkd/inventory.h"
 
+#include "chunkd/daemon.h"
 #include "metad/core.h"
 #include "tests/lib/chunkd_bed.h"
 #include "tests/lib/unit.h"
@@ -21,7 +22,7 @@ static bool is_there(uint64_t block, uint32_t incarnation)
 	return code == 0;
 }
 
-static void seal_one(uint64_t block, uint32_t incarnation)
+static void seal_bytes(uint64_t block, uint32_t incarnation, uint32_t bytes)
 {
 	Craton__Copy copy = copy_of(block);
 	struct token t;
@@ -29,7 +30,12 @@ static void seal_one(uint64_t block, uint32_t incarnation)
 	bed_beat(&b->m, 1, 0);
 	t = good_token(block, TOKEN_WRITE);
 	t.incarnation = copy.incarnation = incarnation;
-	ck_assert_int_eq(put_one(&t, copy, DATA_BYTES, true), 0);
+	ck_assert_int_eq(put_one(&t, copy, bytes, true), 0);
+}
+
+static void seal_one(uint64_t block, uint32_t incarnation)
+{
+	seal_bytes(block, incarnation, DATA_BYTES);
 }
 
 /* Copies that nothing names: those below the floor go, when the order has come; above it they stay, however long it takes. */
@@ -141,4 +147,66 @@ START_TEST(test_all_that_is_missing_is_told)
 }
 END_TEST
 
-UNIT_MAIN("inventory", test_orphans_go_below_the_floor_only, test_all_that_is_missing_is_told)
+/* The longest time between two of a series of events, as seen now and then. */
+struct gaps {
+	uint64_t last_ns, longest_ns;
+	uint32_t count;
+};
+
+static void gaps_look(struct gaps *g, uint64_t at_ns)
+{
+	if (at_ns == g->last_ns)
+		return;
+	if (g->count++ && at_ns - g->last_ns > g->longest_ns)
+		g->longest_ns = at_ns - g->last_ns;
+	g->last_ns = at_ns;
+}
+
+/* Thousands of orders on disks so slow that they take many heartbeats: those are neither sent nor answered later for it. */
+START_TEST(test_heartbeats_beside_thousands_of_drops)
+{
+	enum { MINUTE = 60 * 1000, COPIES = 2000, INCARNATIONS = 4, BYTES = 100, SLOW = 2000, LOOK_MS = 10 };
+	struct gaps heard = {0}, answered = {0};
+	uint64_t inode, epoch, beat_ns, dropped = 0, most = 0;
+	uint32_t server;
+
+	bed_open(1);
+	for (uint32_t i = 2; i <= 6; i++)
+		ck_assert_int_eq(bed_register(&b->m, i, b->m.options.secret), 0);
+	ck_assert_int_eq(bed_open_file(&b->m, "f", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(&b->m, inode, epoch, 1), 0);
+	for (uint32_t n = 0; n < COPIES; n++)
+		seal_bytes(10 + n / INCARNATIONS, n % INCARNATIONS, BYTES);
+	metad_bed_sleep(&b->m, 37 * MINUTE);
+	for (int i = 0; bed_gc_start()->orphans_found < COPIES; i++) {
+		ck_assert_int_lt(i, 100);
+		metad_bed_silence(&b->m, 1000);
+	}
+	ck_assert_uint_eq(b->m.md->gc.dropped, 0);
+	sim_disk_slow(b->host, SLOW);
+	sim_disk_slow(b->m.server_io, SLOW);
+	server = state_disk_at(&b->m.md->state, b->disk)->server;
+	beat_ns = metad__heartbeat_ms(b->m.md) * 1000000;
+	for (int i = 0; dropped < COPIES; i++) {
+		uint64_t now = b->m.md->gc.dropped;
+
+		ck_assert_int_lt(i, 5 * MINUTE / LOOK_MS);
+		if (now && dropped == 0) /* from the first ones on */
+			heard = answered = (struct gaps){0};
+		most = now - dropped > most ? now - dropped : most;
+		dropped = now;
+		gaps_look(&heard, b->m.md->servers[server].heard_ns);
+		gaps_look(&answered, b->chunkd->state_at_ns);
+		metad_bed_silence(&b->m, LOOK_MS);
+	}
+	ck_assert_uint_le(most, LIMIT_DROPS); /* at a time */
+	ck_assert_uint_ge(heard.count, 5);
+	ck_assert_uint_ge(answered.count, 5);
+	ck_assert_uint_le(heard.longest_ns, beat_ns / 4 * 5);
+	ck_assert_uint_le(answered.longest_ns, beat_ns / 4 * 5);
+	bed_close();
+}
+END_TEST
+
+UNIT_MAIN("inventory", test_orphans_go_below_the_floor_only, test_all_that_is_missing_is_told,
+	test_heartbeats_beside_thousands_of_drops)
