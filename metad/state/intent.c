@@ -27,10 +27,13 @@
 
 const struct state_intent *state_intent_of(const struct state *s, uint64_t block)
 {
-	for (uint32_t i = 0; i < s->intent_count; i++)
-		if (s->intents[i].block == block)
-			return &s->intents[i];
-	return NULL;
+	return map_get(&s->intent_of, block);
+}
+
+/* False: the block has one already. */
+static bool remember(struct state *s, struct state_intent *at)
+{
+	return map_put(&s->intent_of, at->block, at) == NULL;
 }
 
 static void intent_put(struct state *s, const struct state_intent *intent)
@@ -39,18 +42,26 @@ static void intent_put(struct state *s, const struct state_intent *intent)
 	struct state_key key;
 
 	CHECK(s->intent_count < STATE_INTENTS);
-	s->intents[s->intent_count++] = *intent;
+	s->intents[s->intent_count] = *intent;
+	CHECK(remember(s, &s->intents[s->intent_count++]));
 	state_key_intent(&key, intent->block, intent->index);
 	state__put(s, &key, value, state_intent_encode(intent, value));
 }
 
 static void intent_del(struct state *s, const struct state_intent *intent)
 {
+	struct state_intent *at, *last;
 	struct state_key key;
 
 	state_key_intent(&key, intent->block, intent->index);
 	state__del(s, &key);
-	s->intents[intent - s->intents] = s->intents[--s->intent_count];
+	map_remove(&s->intent_of, intent->block);
+	at = &s->intents[intent - s->intents];
+	last = &s->intents[--s->intent_count];
+	if (at == last)
+		return;
+	*at = *last; /* takes its place */
+	map_put(&s->intent_of, at->block, at);
 }
 
 void state__intents_open(struct state *s)
@@ -65,7 +76,8 @@ void state__intents_open(struct state *s)
 		if (scan.key.len == 0 || scan.key.data[0] != STATE_TABLE_INTENT)
 			break;
 		if (s->intent_count == STATE_INTENTS || !state_key_parse_intent(scan.key, &block, &index) ||
-			state_intent_decode(scan.value, block, index, &s->intents[s->intent_count])) {
+			state_intent_decode(scan.value, block, index, &s->intents[s->intent_count]) ||
+			!remember(s, &s->intents[s->intent_count])) {
 			state__fault(s, "the rows of intents cannot be decoded");
 			break;
 		}

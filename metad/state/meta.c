@@ -91,6 +91,7 @@ int state_open(struct state *s, struct kv *kv)
 	memset(s, 0, sizeof(*s));
 	s->kv = kv;
 	s->intents = mem_array(STATE_INTENTS, sizeof(*s->intents));
+	map_init(&s->intent_of);
 	state__config_open(s);
 	state__dirs_open(s);
 	state__attrs_open(s);
@@ -120,6 +121,7 @@ void state_close(struct state *s)
 	mem_free(s->servers);
 	mem_free(s->domains);
 	mem_free(s->intents);
+	map_fini(&s->intent_of);
 	state__dirs_close(s);
 	state__attrs_close(s);
 	memset(s, 0, sizeof(*s));

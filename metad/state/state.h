@@ -87,6 +87,7 @@ struct state {
 	struct state_restore restore; /* count 0: there is no row */
 	struct state_intent *intents; /* STATE_INTENTS, in no order */
 	uint32_t intent_count;
+	struct map intent_of; /* block -> where it lies in `intents` */
 
 	struct map sessions; /* id -> struct state_session */
 	struct list sessions_dirty;

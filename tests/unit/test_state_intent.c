@@ -321,7 +321,50 @@ START_TEST(test_one_domain_an_hour)
 }
 END_TEST
 
-UNIT_MAIN("state_intent", test_a_move, test_only_what_equals_the_proof, test_compare_and_set,
+/* Whatever ends before it, an intent is found by its block. */
+START_TEST(test_found_by_block)
+{
+	enum { BLOCKS = 8 };
+	uint64_t first;
+	uint32_t inc[BLOCKS];
+
+	begin(8, 1, 0);
+	first = block;
+	bed_lookup(b, "f");
+	ck_assert_int_eq(bed_create(b, "g", 0), 0);
+	bed_commit(b, b->res.attr.inode, 1, true, 7 * 16 * STATE_BED_MIB);
+	for (uint64_t i = 1; i < BLOCKS; i++)
+		bed_block(b, first + i, (i - 1) * 16 * STATE_BED_MIB, 16 * STATE_BED_MIB);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		block = first + i;
+		ck_assert_int_eq(intent((uint8_t)(i % 6), 7, row()->version), 0);
+		inc[i] = b->res.incarnation;
+	}
+	for (uint32_t ended = 0; ended < BLOCKS; ended++) {
+		block = first + ended * 3 % BLOCKS;
+		ck_assert_int_eq(end((uint8_t)(ended * 3 % BLOCKS % 6), inc[ended * 3 % BLOCKS]), 0);
+		ck_assert_uint_eq(b->s.intent_count, BLOCKS - 1 - ended);
+		for (uint32_t i = 0; i < BLOCKS; i++) {
+			const struct state_intent *found = state_intent_of(&b->s, first + i);
+			bool gone = false;
+
+			for (uint32_t j = 0; j <= ended; j++)
+				gone |= j * 3 % BLOCKS == i;
+			ck_assert((found == NULL) == gone);
+			if (found)
+				ck_assert_uint_eq(found->block, first + i);
+		}
+		if (ended == 2) { /* as at a start */
+			state_close(&b->s);
+			ck_assert_int_eq(state_open(&b->s, b->kv), 0);
+		}
+	}
+	state_bed_close(b);
+}
+END_TEST
+
+UNIT_MAIN("state_intent", test_a_move, test_found_by_block, test_only_what_equals_the_proof, test_compare_and_set,
 	test_an_incarnation_is_given_once, test_bad_intents, test_old_copies_are_garbage,
 	test_what_is_on_its_way_is_not_missing, test_domains_are_checked, test_a_missing_chunk_below_the_floor,
 	test_damage_is_of_one_copy, test_one_domain_an_hour)
