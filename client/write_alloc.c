@@ -78,7 +78,8 @@ static bool avoided_in_vain(const struct write_allocate *a)
 	return false;
 }
 
-static void take_blocks(struct write_allocate *a, const Craton__AllocateReply *reply)
+/* False: there is nothing in it to write with. */
+static bool take_blocks(struct write_allocate *a, const Craton__AllocateReply *reply)
 {
 	struct write_stream *s = a->stream;
 	bool useless;
@@ -94,8 +95,7 @@ static void take_blocks(struct write_allocate *a, const Craton__AllocateReply *r
 		list_push_back(&s->allocs, &alloc->link);
 		s->alloc_count++;
 	}
-	if (s->alloc_count == 0 && !useless)
-		write_fail(s, ERR_PROTO, "write %s: malformed allocation by metad", s->path);
+	return s->alloc_count > 0 || useless;
 }
 
 static void allocate_done(struct session_call *call, int status, const ProtobufCMessage *msg)
@@ -107,8 +107,8 @@ static void allocate_done(struct session_call *call, int status, const ProtobufC
 	s->allocate = NULL;
 	if (status < 0 || !reply)
 		allocate_failed(s, status < 0 ? status : ERR_PROTO, reply);
-	else
-		take_blocks(a, reply);
+	else if (!take_blocks(a, reply))
+		write_fail(s, ERR_PROTO, "write %s: malformed allocation by metad", s->path);
 	mem_free(a);
 	write_kick(s);
 }
@@ -156,7 +156,8 @@ struct write_allocate *write_first_ask(struct client *client)
 void write_first_take(struct write_allocate *a, struct write_stream *s, const Craton__AllocateReply *reply)
 {
 	a->stream = s;
-	take_blocks(a, reply);
+	/* The file was made all the same: what there is not is asked for, and what is wrong is said then. */
+	(void)take_blocks(a, reply);
 }
 
 void write_alloc_ask(struct write_stream *s, uint32_t count)
