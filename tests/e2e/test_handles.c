@@ -8,10 +8,12 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "client/craton.h"
 #include "tests/lib/store.h"
@@ -142,15 +144,14 @@ struct opener {
 	struct cr_store *store;
 	_Atomic int tid;
 	struct cr_file *file;
-	uint32_t flags;
 };
 
-static void *open_thread(void *arg)
+static void *create_thread(void *arg)
 {
 	struct opener *o = arg;
 
 	atomic_store(&o->tid, (int)syscall(SYS_gettid));
-	cr_open(o->store, o->flags & CR_READ ? "/big" : "/made", o->flags, 0644, &o->file);
+	cr_open(o->store, "/made", CR_WRITE | CR_ATOMIC, 0644, &o->file);
 	return NULL;
 }
 
@@ -167,43 +168,75 @@ static char thread_state(int tid)
 	return paren[2];
 }
 
+/* From here on it answers nothing: a signal alone may find it answering still. */
+static void pause_metad(struct store *s)
+{
+	int status;
+
+	kill(s->metad, SIGSTOP);
+	if (waitpid(s->metad, &status, WUNTRACED) != s->metad || !WIFSTOPPED(status))
+		FAIL("metad does not stop: status %#x", (unsigned)status);
+}
+
+struct closer {
+	struct cr_store *store;
+	_Atomic int tid;
+};
+
 static void *disconnect_thread(void *arg)
 {
-	cr_disconnect(arg);
+	struct closer *c = arg;
+
+	atomic_store(&c->tid, (int)syscall(SYS_gettid));
+	cr_disconnect(c->store);
 	return NULL;
 }
 
-/* A file that is opened while its store is being disconnected is given up, too. */
-static void disconnect_while_opening(struct store *s, uint32_t flags)
+static void count_done(struct cr_op *op)
+{
+	atomic_fetch_add((_Atomic int *)op->user, 1);
+}
+
+/*
+ * A file that is opened while its store is being disconnected is given up, too. The open is under way when the disconnection begins: who
+ * disconnects while another thread has yet to begin its call has nothing to expect.
+ */
+static void disconnect_while_opening(struct store *s, bool reading)
 {
 	struct cr_options options = {.config = s->conf};
-	struct opener o = {.flags = flags};
-	pthread_t opener, closer;
+	struct cr_stat st, made = {.mode = 0644};
+	struct closer closer = {0};
+	_Atomic int done = 0;
+	struct cr_op op = {.done = count_done, .user = &done};
+	struct cr_file *file;
+	pthread_t thread;
 
-	OK(cr_connect(&options, &o.store));
-	kill(s->metad, SIGSTOP);
-	if (pthread_create(&opener, NULL, open_thread, &o))
+	OK(cr_connect(&options, &closer.store));
+	OK(cr_stat(closer.store, "/big", &st));
+	pause_metad(s);
+	if (reading)
+		cr_open_async(closer.store, st.inode, CR_READ, &file, &st, &op);
+	else
+		cr_create_async(closer.store, CR_INODE_ROOT, "made", 0, &made, &file, &st, &op);
+	if (pthread_create(&thread, NULL, disconnect_thread, &closer))
 		FAIL("pthread_create");
-	while (!atomic_load(&o.tid) || thread_state(atomic_load(&o.tid)) != 'S')
-		sched_yield(); /* until it waits for the answer */
-	if (pthread_create(&closer, NULL, disconnect_thread, o.store))
-		FAIL("pthread_create");
-	while (thread_state(atomic_load(&o.tid)) != 'S')
-		sched_yield();
+	while (!atomic_load(&closer.tid) || thread_state(atomic_load(&closer.tid)) != 'S')
+		sched_yield(); /* until it waits for the open */
 	kill(s->metad, SIGCONT);
-	pthread_join(opener, NULL);
-	pthread_join(closer, NULL);
+	pthread_join(thread, NULL);
+	if (atomic_load(&done) != 1)
+		FAIL("the open ended %d times", atomic_load(&done));
 	printf("ok: disconnected while a file was being opened\n");
 }
 
 /* metad goes with the request to create a file in its hands. */
 static void create_while_metad_restarts(struct cr_store *store, struct store *s)
 {
-	struct opener o = {.store = store, .flags = CR_WRITE | CR_ATOMIC};
+	struct opener o = {.store = store};
 	pthread_t opener;
 
-	kill(s->metad, SIGSTOP);
-	if (pthread_create(&opener, NULL, open_thread, &o))
+	pause_metad(s);
+	if (pthread_create(&opener, NULL, create_thread, &o))
 		FAIL("pthread_create");
 	while (!atomic_load(&o.tid) || thread_state(atomic_load(&o.tid)) != 'S')
 		sched_yield();
@@ -370,7 +403,7 @@ int main(void)
 	read_unlinked(store);
 	cr_disconnect(store);
 	for (int i = 0; i < 8; i++)
-		disconnect_while_opening(&s, i % 2 ? CR_READ : CR_WRITE);
+		disconnect_while_opening(&s, i % 2);
 	store_down(&s);
 	printf("ok\n");
 	return 0;
