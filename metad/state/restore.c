@@ -96,6 +96,7 @@ void state__restored(struct state *s, const struct state_cmd_restored *cmd, stru
 	s->restore.time_ms = s->meta.time_ms;
 	s->meta.next_inode = inode;
 	s->meta.next_session = session;
+	state__maintenance_restored(s);
 	state__token_keys_roll(s, cmd->salt);
 	s->meta_dirty = true;
 	state_key_table(&key, STATE_TABLE_RESTORE);

@@ -12,10 +12,11 @@
 
 enum {
 	ROW_VERSION = 1,
-	BLOCK_VERSION = 2, /* 1 had neither the counter of incarnations nor the time of the commit */
-	DISK_VERSION = 2,  /* 1 had neither the time of going down nor that of being taken out */
-	META_VERSION = 2,  /* 1 had no next session */
-	INODE_VERSION = 2, /* 1 had neither lease, holes, tail nor attributes */
+	BLOCK_VERSION = 2,       /* 1 had neither the counter of incarnations nor the time of the commit */
+	DISK_VERSION = 2,        /* 1 had neither the time of going down nor that of being taken out */
+	META_VERSION = 2,        /* 1 had no next session */
+	INODE_VERSION = 2,       /* 1 had neither lease, holes, tail nor attributes */
+	MAINTENANCE_VERSION = 2, /* 1 had no number of restores */
 	CHUNK_PRESENT = 1,
 	CHUNK_DAMAGED = 2,
 };
@@ -600,20 +601,22 @@ int state_restore_decode(struct slice value, struct state_restore *ret_row)
 	return row_close(&r, ret_row->count > 0 && ret_row->first_block < ret_row->end_block);
 }
 
-size_t state_maintenance_encode(uint64_t until_ms, uint8_t out[STATE_ROW_BYTES])
+size_t state_maintenance_encode(const struct state_maintenance *row, uint8_t out[STATE_ROW_BYTES])
 {
 	struct wcursor w;
 
-	row_begin(&w, out);
-	wcursor_u64(&w, until_ms);
+	row_begin_version(&w, out, MAINTENANCE_VERSION);
+	wcursor_u64(&w, row->until_ms);
+	wcursor_u32(&w, row->restores);
 	return row_end(&w);
 }
 
-int state_maintenance_decode(struct slice value, uint64_t *ret_until_ms)
+int state_maintenance_decode(struct slice value, struct state_maintenance *ret_row)
 {
 	struct rcursor r;
+	uint8_t version = row_open_version(&r, value, MAINTENANCE_VERSION);
 
-	row_open(&r, value);
-	*ret_until_ms = rcursor_u64(&r);
-	return row_close(&r, *ret_until_ms > 0);
+	ret_row->until_ms = rcursor_u64(&r);
+	ret_row->restores = version < 2 ? 0 : rcursor_u32(&r);
+	return row_close(&r, ret_row->until_ms > 0);
 }

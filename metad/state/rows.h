@@ -177,11 +177,16 @@ struct state_restore {
 	uint64_t time_ms;                /* state time of the last restore */
 };
 
+struct state_maintenance {
+	uint64_t until_ms; /* state time of its end */
+	uint32_t restores; /* that had been made when it began: it ends with the next one */
+};
+
 /* GC_BLOCK and BLOCK_GONE rows are a struct state_gc, too. Encoders write at most STATE_ROW_BYTES and return the length. */
 size_t state_restore_encode(const struct state_restore *row, uint8_t out[STATE_ROW_BYTES]);
 int state_restore_decode(struct slice value, struct state_restore *ret_row);
-size_t state_maintenance_encode(uint64_t until_ms, uint8_t out[STATE_ROW_BYTES]);
-int state_maintenance_decode(struct slice value, uint64_t *ret_until_ms);
+size_t state_maintenance_encode(const struct state_maintenance *row, uint8_t out[STATE_ROW_BYTES]);
+int state_maintenance_decode(struct slice value, struct state_maintenance *ret_row);
 size_t state_meta_encode(const struct state_meta *row, uint8_t out[STATE_ROW_BYTES]);
 size_t state_inode_encode(const struct state_inode *row, uint8_t out[STATE_ROW_BYTES]);
 size_t state_dirent_encode(const struct state_dirent *row, uint8_t out[STATE_ROW_BYTES]);

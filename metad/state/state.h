@@ -364,6 +364,8 @@ void state__config_open(struct state *s);
 void state__token_keys_roll(struct state *s, const uint8_t salt[STATE_SALT_BYTES]);
 void state__restore_open(struct state *s);
 void state__maintenance_open(struct state *s);
+/* The windows of the backup are over; their rows stay and count for nothing. */
+void state__maintenance_restored(struct state *s);
 void state__maintenance(struct state *s, const struct state_cmd_maintenance *cmd, struct state_result *res);
 void state__restored(struct state *s, const struct state_cmd_restored *cmd, struct state_result *res);
 void state__config_set(struct state *s, const struct state_cmd_config_set *cmd, struct state_result *res);

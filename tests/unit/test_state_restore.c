@@ -339,6 +339,23 @@ START_TEST(test_maintenance)
 }
 END_TEST
 
+START_TEST(test_maintenance_ends_with_a_restore)
+{
+	state_bed_open(b);
+	bed_disks(b, 6, 2);
+	ck_assert_int_eq(maintenance(1, 60000), 0);
+	restored();
+	for (int i = 0; i < 2; i++, reopen()) {
+		ck_assert(!state_in_maintenance(&b->s, 1));
+		ck_assert_int_eq(maintenance(3, 60000), 0); /* another rack */
+		ck_assert(state_in_maintenance(&b->s, 3));
+	}
+	ck_assert(state_in_maintenance(&b->s, 3));
+	ck_assert_int_eq(maintenance(3, 0), 0);
+	state_bed_close(b);
+}
+END_TEST
+
 /* A server that is down counts as away as long as it holds blocks. */
 START_TEST(test_maintenance_beside_one_that_is_down)
 {
@@ -367,4 +384,5 @@ END_TEST
 UNIT_MAIN("state_restore", test_ids_go_on_far_beyond, test_ids_of_the_unknown_time_are_closed,
 	test_epochs_of_the_unknown_time_are_fenced, test_sessions_of_the_backup_are_lost,
 	test_intents_of_the_backup_drop_nothing, test_copies_are_kept_for_a_while, test_disks_of_the_unknown_time,
-	test_not_for_ever, test_maintenance, test_maintenance_beside_one_that_is_down)
+	test_not_for_ever, test_maintenance, test_maintenance_ends_with_a_restore,
+	test_maintenance_beside_one_that_is_down)
