@@ -87,7 +87,7 @@ size_t metad__candidates(struct metad *md, uint64_t chunk_bytes, const uint32_t 
 		uint64_t free_bytes;
 
 		if (!disk || disk->state != STATE_DISK_UP || !state_disk_counts(&md->state, id) ||
-			state_in_maintenance(&md->state, disk->server))
+			!state_disk_knows(&md->state, disk) || state_in_maintenance(&md->state, disk->server))
 			continue;
 		free_bytes = metad__disk_free(md, disk, chunk_bytes);
 		md->candidates[count++] = (struct place_disk){
@@ -148,13 +148,27 @@ static void add_allocation(struct alloc_job *job, uint32_t at, uint64_t block, c
 		a->spares[j] = add_target(job, block, TOKEN_INDEX_ANY, place->spares[j], 1u + j);
 }
 
-/* Where nothing can be placed for want of room alone, the error says so. */
+/* After a restore all disks register again, with their next heartbeats. */
+static bool any_registers_soon(const struct metad *md)
+{
+	for (uint32_t id = 1; id < md->state.disk_cap; id++) {
+		const struct state_disk *disk = state_disk_at(&md->state, id);
+
+		if (disk && disk->state == STATE_DISK_UP && !state_disk_knows(&md->state, disk))
+			return true;
+	}
+	return false;
+}
+
+/* Where nothing can be placed for want of room alone, the error says so; where that may be over in a moment, too. */
 static int placement_error(struct alloc_job *job, uint32_t missing)
 {
 	struct place_disk *c = job->md->candidates;
 	struct place_result r;
 	bool full = false;
 
+	if (any_registers_soon(job->md))
+		return ERR_OVERLOADED;
 	for (size_t i = 0; i < job->candidate_count; i++) {
 		full = full || c[i].free_bytes == 0;
 		c[i].free_bytes = c[i].free_bytes ? c[i].free_bytes : 1;

@@ -14,7 +14,7 @@
 #include "common/base/check.h"
 #include "common/rpc/auth.h"
 
-enum { NONCE_MIN_BYTES = 8, NAME_MAX_BYTES = 63 };
+enum { NONCE_MIN_BYTES = 8, NAME_MAX_BYTES = 63, REFUSAL_BYTES = 300 };
 
 static void wire_keys(struct metad *md, Craton__TokenKey ***ret_keys, size_t *ret_count)
 {
@@ -64,12 +64,28 @@ static const char *disk_refusal(int status)
 	}
 }
 
+/* The same of a disk of the request; `text` is room for it. */
+static const char *refusal_of(struct metad *md, const Craton__DiskRegister *disk, int status, char text[REFUSAL_BYTES])
+{
+	struct uuid uuid;
+
+	memcpy(uuid.bytes, disk->uuid.data, sizeof(uuid.bytes));
+	if (status != ERR_GENERATION || !state_disk_ahead(&md->state, &uuid, disk->generation))
+		return disk_refusal(status);
+	snprintf(text, REFUSAL_BYTES,
+		"the disk knows newer metadata than these, which are older or of an older backup: stop this metad, and restore a "
+		"backup with `--restores %llu`",
+		(unsigned long long)(disk->generation >> STATE_RESTORE_GENERATION_SHIFT));
+	return text;
+}
+
 static void on_registered(struct metad *md, void *arg, int status, const struct state_result *res)
 {
 	struct rpc_req *req = arg;
 	struct metad_scratch *sc = md->scratch;
 	const Craton__RegisterRequest *msg = (const Craton__RegisterRequest *)req->msg;
 	Craton__RegisterReply reply = CRATON__REGISTER_REPLY__INIT;
+	char text[REFUSAL_BYTES];
 
 	for (uint32_t i = 0; res && i < res->count; i++) {
 		const struct state_disk_result *r = &res->disks[i];
@@ -88,7 +104,7 @@ static void on_registered(struct metad *md, void *arg, int status, const struct 
 				"disk=%u generation=%llu server=%s path=%s", r->disk, (unsigned long long)r->generation,
 				msg->name, msg->disks[i]->path);
 		} else {
-			reply.error = (char *)(uintptr_t)disk_refusal(r->status);
+			reply.error = (char *)(uintptr_t)refusal_of(md, msg->disks[i], r->status, text);
 			log_line(md->options.log, LOG_WARN, "disk-refused", "server=%s path=%s error=%s text=%s",
 				msg->name, msg->disks[i]->path, err_name(r->status), reply.error);
 		}
@@ -252,13 +268,14 @@ static void take_free(struct fleet_disk *f, const Craton__DiskBeat *beat)
 	}
 }
 
-/* False: this is not the disk that the row speaks of. */
+/* False: this is not the disk that the row speaks of, or it does not know that the metadata were restored since. */
 static bool take_beat(struct metad *md, const Craton__HeartbeatRequest *msg, const Craton__DiskBeat *beat)
 {
 	const struct state_disk *disk = state_disk_at(&md->state, beat->disk);
 	struct fleet_disk *f;
 
-	if (!disk || disk->server != msg->server || disk->generation != beat->generation)
+	if (!disk || disk->server != msg->server || disk->generation != beat->generation ||
+		!state_disk_knows(&md->state, disk))
 		return false;
 	f = &md->disks[disk->id];
 	f->beat_generation = beat->generation;

@@ -78,6 +78,7 @@ static int restore(struct metad_program *p, struct err *err)
 		&(struct restore_options){.dir = p->options.common.dir,
 			.file = p->options.restore,
 			.cluster = p->options.common.cluster_uuid,
+			.restores = (uint32_t)p->options.restores,
 			.backend = &kv_lmdb,
 			.log_segment_bytes = p->options.log_segment,
 			.done = on_restored,

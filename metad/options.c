@@ -5,6 +5,7 @@
 #include <string.h>
 #include "common/base/limits.h"
 #include "common/code/ec.h"
+#include "metad/state/state.h"
 
 #define OPTION(field) .offset = offsetof(struct metad_program_options, field)
 #define MIB ((uint64_t)1 << 20)
@@ -43,6 +44,13 @@ static const struct opt table[] = {
 		.cli_only = true,
 		.arg = "FILE",
 		.help = "make the metadata in an empty --dir from this backup, then exit"},
+	{.name = "restores",
+		.type = OPT_U64,
+		OPTION(restores),
+		.max = STATE_RESTORES - 1,
+		.cli_only = true,
+		.arg = "N",
+		.help = "with --restore: restores that the disks have seen, as metad says where it refuses them"},
 	DAEMON_STORE_OPTS(struct metad_program_options, "where this server is found by the others"),
 	{0},
 };
@@ -102,6 +110,8 @@ int metad_options_parse(struct io *io, struct metad_program_options *o, int argc
 		return rc;
 	if (o->restore)
 		return derive_restore(o, io, err);
+	if (o->restores)
+		return err_set(err, ERR_INVAL, "--restores goes with --restore");
 	rc = daemon_options_load(&o->common, io, err);
 	return rc < 0 ? rc : derive(o, err);
 }

@@ -27,6 +27,8 @@ struct restore {
 	uint64_t offset; /* in the backup */
 	uint8_t *buf;    /* BACKUP_SECTION_BYTES */
 	struct backup_check check;
+	struct state_meta meta; /* of the backup, as is this: */
+	struct state_restore restored;
 	void *store; /* of the backend */
 	struct memtable *table;
 	struct wal *wal;
@@ -101,6 +103,28 @@ static int read_backup(struct restore *r, int (*each)(void *ctx, struct slice ke
 	if (rc == 0 && io_pread(r->io, r->fd, &beyond, 1, r->offset) != 0)
 		rc = err_set(&r->err, ERR_CORRUPT, "%s goes on behind its end", r->o.file);
 	return rc;
+}
+
+/* What it takes to know whether the numbers reach for one restore more. */
+static int look_at_row(void *ctx, struct slice key, struct slice value)
+{
+	struct restore *r = ctx;
+	int rc = 0;
+
+	if (key.len == 1 && key.data[0] == STATE_TABLE_META)
+		rc = state_meta_decode(value, &r->meta);
+	else if (key.len == 1 && key.data[0] == STATE_TABLE_RESTORE)
+		rc = state_restore_decode(value, &r->restored);
+	return rc < 0 ? err_set(&r->err, rc, "a row of %s cannot be decoded: use a newer binary", r->o.file) : 0;
+}
+
+static int check_numbers(struct restore *r)
+{
+	if (state_restore_possible(&r->meta, &r->restored, r->o.restores))
+		return 0;
+	return err_set(&r->err, ERR_RANGE,
+		"a cluster is restored %d times at most: %s is of one that was restored %u times, its disks of %u",
+		STATE_RESTORES, r->o.file, r->restored.count, r->o.restores);
 }
 
 static int check_cluster(struct restore *r)
@@ -263,6 +287,7 @@ static size_t make_entry(struct restore *r)
 
 	cmd->type = STATE_CMD_RESTORED;
 	io_random(r->io, cmd->restored.salt, sizeof(cmd->restored.salt));
+	cmd->restored.seen = r->o.restores;
 	wcursor_init(&w, r->entry, sizeof(r->entry));
 	wcursor_zeros(&w, STATE_ENTRY_HEADER_BYTES);
 	state_cmd_encode(cmd, &w);
@@ -309,9 +334,11 @@ void restore_start(struct io *io, const struct restore_options *options)
 		err_set(&r->err, r->code, "cannot open the backup %s: %s", options->file, err_text(r->code));
 	}
 	if (r->code == 0)
-		r->code = read_backup(r, NULL);
+		r->code = read_backup(r, look_at_row);
 	if (r->code == 0)
 		r->code = check_cluster(r);
+	if (r->code == 0)
+		r->code = check_numbers(r);
 	if (r->code == 0)
 		r->code = check_empty(r);
 	if (r->code == 0)

@@ -15,6 +15,7 @@ struct restore_options {
 	const char *dir;  /* exists, and holds no metadata */
 	const char *file; /* the backup */
 	struct uuid cluster;
+	uint32_t restores; /* that the disks have seen, if more than the backup knows of */
 	const struct kv_backend *backend;
 	uint64_t log_segment_bytes;                          /* 0: 64 MiB */
 	void (*done)(void *ctx, int code, const char *text); /* text: what was done, or what went wrong; never from inside */

@@ -15,9 +15,15 @@
 
 struct values {
 	struct cli_common common;
+	uint64_t restores;
 };
 
-static const struct opt opts[] = {CLI_COMMON_OPTS(struct values), {0}};
+static const struct opt opts[] = {
+	CLI_COMMON_OPTS(struct values),
+	{.name = "restores", .type = OPT_U64, .offset = offsetof(struct values, restores), .arg = "N",
+         .help = "restore: number of restores that the disks have seen, as metad says where it refuses them"},
+	{0},
+};
 
 /* A backup on its way into a file; what arrives is checked before it is written. */
 struct taking {
@@ -142,12 +148,15 @@ static int backup(struct cli *cli, const char *path)
 
 static int restore(struct cli *cli, const char *dir, const char *file)
 {
-	char *config = tool_config(cli);
+	const struct values *v = cli->values;
+	char *config = tool_config(cli), restores[24];
 	int exit_code;
 
 	if (!config)
 		return CLI_FAILED;
-	exit_code = tool_run(cli, "craton-metad", (const char *const[]){"--restore", file, "--dir", dir, "-c", config, NULL});
+	snprintf(restores, sizeof(restores), "%llu", (unsigned long long)v->restores);
+	exit_code = tool_run(cli, "craton-metad",
+	                     (const char *const[]){"--restore", file, "--dir", dir, "-c", config, "--restores", restores, NULL});
 	mem_free(config);
 	return exit_code;
 }
@@ -165,12 +174,13 @@ static int run(struct cli *cli)
 
 const struct cli_command cmd_meta = {
 	.name = "meta",
-	.args = "backup FILE | restore DIR FILE",
+	.args = "backup FILE | restore DIR FILE [--restores N]",
 	.summary = "save the metadata, and make them anew from a backup",
 	.details = "`backup` writes all metadata as they are now, while the store goes on, to FILE (`-`: standard output). Chunks are not in it.\n"
 	           "`restore` makes the metadata in DIR, where no metadata lie, of a backup of the configuration's cluster; metad is not running\n"
 	           "there and is started after it. Files written after the backup are not known then, files removed after it are there again, but\n"
-	           "their chunks may be gone. docs/DEPLOY.md says what else follows.\n"
+	           "their chunks may be gone. Where another backup was restored meanwhile, metad refuses the disks and names the N to restore with.\n"
+	           "docs/DEPLOY.md says what else follows.\n"
 	           "JSON: backup: file, bytes, rows, applied_index; restore: text.\n\n"
 	           "Examples:\n"
 	           "  craton meta backup /backup/craton-meta\n"

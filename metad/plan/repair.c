@@ -218,7 +218,7 @@ static size_t candidates(struct plan_repair *p, const struct state *s, uint64_t 
 		const struct state_disk *disk = state_disk_at(s, i);
 		uint64_t free_bytes;
 
-		if (!disk || disk->state != STATE_DISK_UP || !state_disk_counts(s, i) ||
+		if (!disk || disk->state != STATE_DISK_UP || !state_disk_counts(s, i) || !state_disk_knows(s, disk) ||
 			state_in_maintenance(s, disk->server))
 			continue;
 		free_bytes = p->env.free_bytes(p->env.ctx, disk, chunk_bytes);

@@ -161,7 +161,8 @@ static bool receipt_counts(const struct state *s, const struct state_receipt *r)
 {
 	const struct state_disk *disk = state_disk_at(s, r->disk);
 
-	return disk && state_disk_counts(s, r->disk) && disk->generation == r->generation &&
+	return disk && state_disk_counts(s, r->disk) && state_disk_knows(s, disk) &&
+		disk->generation == r->generation &&
 		r->incarnation < STATE_INCARNATIONS_ALLOCATED; /* others come by an intent */
 }
 

@@ -509,11 +509,14 @@ static void get_maintenance(struct rcursor *r, struct state_cmd *c)
 static void put_restored(struct wcursor *w, const struct state_cmd *c)
 {
 	wcursor_bytes(w, c->restored.salt, STATE_SALT_BYTES);
+	if (c->restored.seen)
+		wcursor_u32(w, c->restored.seen);
 }
 
 static void get_restored(struct rcursor *r, struct state_cmd *c)
 {
 	rcursor_copy(r, c->restored.salt, STATE_SALT_BYTES);
+	c->restored.seen = rcursor_left(r) ? rcursor_u32(r) : 0;
 }
 
 static const struct {

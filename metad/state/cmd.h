@@ -205,6 +205,7 @@ struct state_cmd_maintenance {
 
 struct state_cmd_restored {
 	uint8_t salt[STATE_SALT_BYTES]; /* of the new token key */
+	uint32_t seen;                  /* restores that the disks know of; 0: no more than the backup */
 };
 
 struct state_cmd_config_set {

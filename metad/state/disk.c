@@ -129,12 +129,25 @@ static uint32_t domain_by_name(struct state *s, struct slice name)
 	return domain.id;
 }
 
+bool state_disk_knows(const struct state *s, const struct state_disk *disk)
+{
+	return s->restore.count == 0 || disk->generation > state_restore_generation(s);
+}
+
 /* That the disk may have been given; see restore.c. */
 static uint64_t greatest_generation(const struct state *s, const struct state_disk *row)
 {
 	uint64_t unknown = state_restore_generation(s);
 
 	return row->generation > unknown ? row->generation : unknown;
+}
+
+bool state_disk_ahead(struct state *s, const struct uuid *uuid, uint64_t generation)
+{
+	static const struct state_disk none;
+	const struct state_disk *row = state_disk_at(s, number_by_uuid(s, STATE_TABLE_DISK_UUID, uuid));
+
+	return generation > greatest_generation(s, row ? row : &none);
 }
 
 static int check_disk(struct state *s, const struct state_cmd_register *cmd, uint32_t at, uint32_t server)
@@ -147,8 +160,10 @@ static int check_disk(struct state *s, const struct state_cmd_register *cmd, uin
 	for (uint32_t i = 0; i < at; i++)
 		if (uuid_equal(&cmd->disks[i].uuid, &d->uuid))
 			return ERR_EXIST;
+	if (number == 0 && d->disk && !restored)
+		return ERR_WRONG_CLUSTER;
 	if (number == 0) /* after a restore: it may have been registered in the time that is not known here */
-		return d->disk && !restored ? ERR_WRONG_CLUSTER : 0;
+		return d->generation > state_restore_generation(s) ? ERR_GENERATION : 0;
 	row = state_disk_at(s, number);
 	if (!row) {
 		state__fault(s, "disk %u has a uuid but no row", number);

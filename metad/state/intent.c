@@ -133,7 +133,7 @@ void state__intent(struct state *s, const struct state_cmd_intent *cmd, struct s
 	res->status = block_check(s, cmd->block, cmd->index, cmd->version, row);
 	if (res->status)
 		return;
-	if (!disk || disk->state != STATE_DISK_UP || !state_disk_counts(s, disk->id))
+	if (!disk || disk->state != STATE_DISK_UP || !state_disk_counts(s, disk->id) || !state_disk_knows(s, disk))
 		res->status = ERR_NO_PLACEMENT;
 	else if (state_intent_of(s, cmd->block))
 		res->status = ERR_BUSY;

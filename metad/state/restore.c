@@ -16,7 +16,11 @@
  *  - copies that no row names are what is left of files written since, or were moved since. For as long as the setting restore.hold says
  *    none of them is garbage: a newer backup may still be found.
  *
- * Repeated restores add up: a backup made after a restore carries its row.
+ * Repeated restores add up: a backup made after a restore carries its row. One made before it does not, and would repeat what that restore gave
+ * away. The disks know how many restores they have lived through: it is the upper half of their generations. So all of them register again
+ * after a restore, and none takes anything new before that (state_disk_knows). Whoever restores from such a
+ * backup names that number, and each jump is made as often as it takes to get past all of them; if he does not, the disks are refused
+ * (they have generations that the state does not know), so that nothing of one restore meets anything of the other.
  */
 #include "metad/state/state.h"
 
@@ -72,30 +76,46 @@ bool state_restore_lost(const struct state *s, uint64_t session)
 	return id_number(session) < s->restore.count * STATE_RESTORE_JUMP;
 }
 
-/* Beyond the jump, or 0 if the numbers do not reach that far. */
-static uint64_t jump(uint64_t id)
+/* Of restores, this one included. */
+static uint32_t next_count(const struct state_restore *row, uint32_t seen)
 {
-	return id_number(id) + STATE_RESTORE_JUMP < id_number(UINT64_MAX) ? id + STATE_RESTORE_JUMP : 0;
+	return (row->count > seen ? row->count : seen) + 1;
+}
+
+bool state_restore_possible(const struct state_meta *meta, const struct state_restore *row, uint32_t seen)
+{
+	uint64_t ids[] = {meta->next_block, meta->next_inode, meta->next_session}, jump;
+
+	if (row->count >= STATE_RESTORES || seen >= STATE_RESTORES)
+		return false;
+	jump = (next_count(row, seen) - row->count) * STATE_RESTORE_JUMP;
+	for (size_t i = 0; i < ARRAY_COUNT(ids); i++)
+		if (id_number(ids[i]) + jump >= id_number(UINT64_MAX))
+			return false;
+	return true;
 }
 
 void state__restored(struct state *s, const struct state_cmd_restored *cmd, struct state_result *res)
 {
-	uint64_t block = jump(s->meta.next_block), inode = jump(s->meta.next_inode), session = jump(s->meta.next_session);
 	uint8_t value[STATE_ROW_BYTES];
 	struct state_key key;
+	uint32_t count;
+	uint64_t jump;
 
-	if (!block || !inode || !session || s->restore.count == STATE_RESTORES) {
+	if (!state_restore_possible(&s->meta, &s->restore, cmd->seen)) {
 		res->status = ERR_RANGE;
 		return;
 	}
+	count = next_count(&s->restore, cmd->seen);
+	jump = (count - s->restore.count) * STATE_RESTORE_JUMP;
 	/* Of an earlier restore the window is still there, with the ids behind it that were given since. */
 	if (s->restore.count == 0)
 		s->restore.first_block = s->meta.floor;
-	s->restore.count++;
-	s->restore.end_block = s->meta.next_block = block;
+	s->restore.count = count;
+	s->restore.end_block = s->meta.next_block += jump;
 	s->restore.time_ms = s->meta.time_ms;
-	s->meta.next_inode = inode;
-	s->meta.next_session = session;
+	s->meta.next_inode += jump;
+	s->meta.next_session += jump;
 	state__maintenance_restored(s);
 	state__token_keys_roll(s, cmd->salt);
 	s->meta_dirty = true;

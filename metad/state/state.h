@@ -230,6 +230,8 @@ uint64_t state_restore_generation(const struct state *s);
 uint32_t state_restore_incarnation(const struct state *s);
 /* The same of epochs of writers: none up to here may commit. */
 uint64_t state_restore_epoch(const struct state *s);
+/* Do the numbers reach so far once more, when the disks have seen `seen` restores? If not, it cannot be restored. */
+bool state_restore_possible(const struct state_meta *meta, const struct state_restore *row, uint32_t seen);
 /* Was the session opened before the last restore? Its client is to begin anew. */
 bool state_restore_lost(const struct state *s, uint64_t session);
 
@@ -262,10 +264,14 @@ const struct state_disk *state_disk_at(const struct state *s, uint32_t id);
 const struct state_server *state_server_at(const struct state *s, uint32_t id);
 const struct state_domain *state_domain_at(const struct state *s, uint32_t id);
 const struct state_server *state_server_by_uuid(const struct state *s, const struct uuid *uuid);
+/* Has the disk been given a generation that this state does not know of? Then the disk knows more than the state. */
+bool state_disk_ahead(struct state *s, const struct uuid *uuid, uint64_t generation);
 /* Is another server than the one of `uuid` up under this name? */
 bool state_name_taken(const struct state *s, const struct uuid *uuid, struct slice name);
 /* Its copies count in margins: up or draining, at a server that is up. */
 bool state_disk_counts(const struct state *s, uint32_t disk);
+/* Has it registered since the last restore? Before that it takes nothing new: it would not know which restore it is of. */
+bool state_disk_knows(const struct state *s, const struct state_disk *disk);
 /* State time from which on its failure domain may lose a disk to TAKE_OUT. */
 uint64_t state_take_out_at(const struct state *s, const struct state_disk *disk);
 /* Of a block, by any of its indices (at most one is rebuilt or moved at a time); NULL if there is none. */

@@ -98,6 +98,7 @@ subprocess.run([craton_program(), "cluster", "init", other, "--metad", "127.0.0.
 refused(store, "meta", "restore", meta, backup, "-c", os.path.join(other, "craton.conf"), say="is a backup of cluster")
 refused(store, "meta", "restore", meta, store.path("absent"), say="cannot open the backup")
 refused(store, "meta", "restore", meta, say="restore expects DIR and FILE", code=2)
+refused(store, "meta", "restore", meta, backup, "--restores", "255", say="give 0 to 254", code=2)
 check(os.listdir(meta) == [], f"a refused restore leaves nothing: {os.listdir(meta)}")
 
 # half made: metad does not start there
@@ -119,6 +120,9 @@ store.wait_up()
 status = store.craton("status", "--json", check=False).stdout.decode()
 check('"restored"' in status, "the status says that the metadata come from a backup")
 
+first = store.path("first")
+shutil.copy(backup, first)
+
 # life goes on, and what was written since the backup keeps its chunks
 store.run("put", store.path("late"), "/new")
 for _ in range(2):
@@ -138,5 +142,31 @@ store.run("meta", "restore", meta, backup)
 store.run("local", "start", store.store, "metad-1")
 store.run("get", "/new", store.path("out"))
 check(sha256_file(store.path("out")) == sha256_file(store.path("late")), "/new after the second restore")
+log = os.path.join(meta, "daemon.log")
+wait_until(lambda: open(log, "rb").read().count(b"disk-registered") >= 6, "all disks to hear of the restore")
+
+
+def again(*options):
+    """The first backup once more, which knows of no restore."""
+    store.kill9("metad-1")
+    shutil.rmtree(meta)
+    os.mkdir(meta)
+    store.run("meta", "restore", meta, first, *options)
+    store.run("local", "start", store.store, "metad-1")
+
+
+# it would give the ids of the others again: the disks are refused, and with the number that metad says they are not
+again()
+wait_until(lambda: b"--restores 2" in open(log, "rb").read(), "metad to name the restores that the disks have seen")
+wait_until(lambda: not store.up_servers(), "servers whose disks have seen more than the metadata to count as down")
+again("--restores", "2")
+store.wait_up()
+for path, digest in sums.items():
+    if path != "/f0":
+        store.run("get", path, store.path("out"))
+        check(sha256_file(store.path("out")) == digest, f"{path} after a restore beside the others")
+store.run("put", store.path("late"), "/newer")
+store.run("get", "/newer", store.path("out"))
+check(sha256_file(store.path("out")) == sha256_file(store.path("late")), "/newer")
 store.destroy()
 print("backup: ok")

@@ -156,6 +156,7 @@ END_TEST
 /* ---- restoring ---- */
 
 static int restore_code;
+static uint32_t restores_seen; /* by the disks */
 static bool restore_ended;
 static char restore_text[ERR_TEXT_BYTES];
 
@@ -180,6 +181,7 @@ static int restore(const char *dir)
 		&(struct restore_options){.dir = dir,
 			.file = "/backup",
 			.cluster = metad_bed_cluster,
+			.restores = restores_seen,
 			.backend = &kv_mem,
 			.log_segment_bytes = 1 << 20,
 			.done = on_restored});
@@ -215,7 +217,11 @@ START_TEST(test_restore)
 		ck_assert_uint_eq(count_dirs("before", 20), 20);
 		ck_assert_uint_eq(count_dirs("after", 3), 0);
 		ck_assert(bed_has_reason(bed_status(b), "restored"));
-		b->state_ms = 0; /* it went back: who was connected learns of it by registering */
+		b->state_ms = 0; /* it went back: who was connected learns of it by registering, as he is told to */
+		ck_assert(bed_beat(b, 2, 0) == (i == 0));
+		ck_assert_int_eq(bed_register(b, 2, b->options.secret), 0);
+		ck_assert_uint_gt(b->servers[2].generation, 1ull << 32);
+		ck_assert(!bed_beat(b, 2, 0));
 		ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
 		ck_assert_uint_gt(b->servers[1].generation, 1ull << 32);
 		ck_assert_int_eq(bed_register(b, 3, b->options.secret), 0);
@@ -235,6 +241,73 @@ START_TEST(test_restore)
 	ck_assert_int_eq(bed_register(b, 2, b->options.secret), 0);
 	ck_assert_uint_eq(b->token_keys[1].id, 2); /* 1 was that of before */
 	(void)err;
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
+/* Nobody can write before a disk knows of the restore; then everybody can. */
+START_TEST(test_disks_hear_of_it_first)
+{
+	uint64_t inode, epoch;
+
+	file = mem_alloc(FILE_MAX);
+	metad_bed_open_sim(b, 35);
+	bed_register_all(b, 6);
+	whole();
+	metad_bed_stop(b);
+	ck_assert_int_eq(io_write_file(b->server_io, "/backup", file, file_len, 0600), 0);
+	ck_assert_int_eq(io_mkdir(b->server_io, "/new", 0755), 0);
+	ck_assert_msg(restore("/new") == 0, "%s", restore_text);
+	strcpy(b->dir, "/new");
+	metad_bed_start(b);
+	b->session.session = b->state_ms = 0;
+	ck_assert_int_eq(bed_open_file(b, "f", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), ERR_OVERLOADED); /* again: it is a matter of a heartbeat */
+	bed_register_all(b, 6);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
+/* The same backup twice: the disks have seen the first restore, and the second one would repeat what it gave away. */
+START_TEST(test_restore_beside_another)
+{
+	static const char *const dirs[] = {"/one", "/two", "/three"};
+	struct metad_bed_server before;
+
+	prepare(36);
+	for (int i = 0; i < 3; i++) {
+		const Craton__RegisterReply *reply;
+
+		restores_seen = i < 2 ? 0 : 255;
+		ck_assert_int_eq(io_mkdir(b->server_io, dirs[i], 0755), 0);
+		if (i == 2) {
+			ck_assert_int_eq(restore(dirs[i]), ERR_RANGE);
+			restores_seen = 1;
+		}
+		ck_assert_msg(restore(dirs[i]) == 0, "%s", restore_text);
+		restores_seen = 0;
+		strcpy(b->dir, dirs[i]);
+		metad_bed_start(b);
+		b->session.session = b->state_ms = 0;
+		for (uint32_t server = 1; server <= 3; server += 2) { /* 3: one that the backup does not know */
+			before = b->servers[server];
+			ck_assert_int_eq(bed_register(b, server, b->options.secret), i == 1 ? ERR_GENERATION : 0);
+			reply = (const Craton__RegisterReply *)b->reply;
+			if (i == 1) {
+				ck_assert_ptr_nonnull(strstr(reply->error, "--restores 1"));
+				continue;
+			}
+			ck_assert_uint_gt(b->servers[server].generation, before.generation);
+			ck_assert_uint_gt(b->servers[server].generation, (i ? 2ull : 1ull) << 32);
+			ck_assert(!bed_beat(b, server, 0));
+		}
+		metad_bed_stop(b);
+	}
+	metad_bed_start(b);
 	metad_bed_close(b);
 	mem_free(file);
 }
@@ -277,4 +350,5 @@ START_TEST(test_restore_cut_short)
 }
 END_TEST
 
-UNIT_MAIN("metad_backup", test_of_one_moment, test_one_that_nobody_ends, test_restore, test_restore_cut_short)
+UNIT_MAIN("metad_backup", test_of_one_moment, test_one_that_nobody_ends, test_restore, test_disks_hear_of_it_first,
+	test_restore_beside_another, test_restore_cut_short)

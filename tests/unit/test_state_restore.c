@@ -6,11 +6,18 @@
 
 static struct state_bed bed, *const b = &bed;
 
-static void restored(void)
+/* `seen`: restores that the disks know of. */
+static int restored_after(uint32_t seen)
 {
 	b->cmd.type = STATE_CMD_RESTORED;
 	memset(b->cmd.restored.salt, 7, STATE_SALT_BYTES);
-	ck_assert_int_eq(state_bed_run(b), 0);
+	b->cmd.restored.seen = seen;
+	return state_bed_run(b);
+}
+
+static void restored(void)
+{
+	ck_assert_int_eq(restored_after(0), 0);
 }
 
 /* What is derived is read again, as at a start. */
@@ -37,6 +44,22 @@ static int again(uint8_t uuid, uint32_t number, uint64_t generation)
 	r->disks[0].capacity_bytes = 1ull << 40;
 	r->disks[0].path = slice_of("/d", 2);
 	return state_bed_run(b);
+}
+
+/* The disks of bed_disks hear of the restore. */
+static void all_again(uint32_t disks)
+{
+	for (uint32_t i = 1; i <= disks; i++)
+		ck_assert_int_eq(again((uint8_t)i, i, 1), 0);
+}
+
+/* As bed_block, with receipts of the generations that the disks have now. */
+static void block_of_now(uint64_t block)
+{
+	struct state_commit_block *cb = bed_block(b, block, 0, STATE_BED_MIB);
+
+	for (uint8_t i = 0; i < cb->receipt_count; i++)
+		cb->receipts[i].generation = state_disk_at(&b->s, cb->receipts[i].disk)->generation;
 }
 
 START_TEST(test_ids_go_on_far_beyond)
@@ -104,7 +127,11 @@ START_TEST(test_ids_of_the_unknown_time_are_closed)
 	}
 	first = bed_reserve(b, 100);
 	bed_commit(b, inode, epoch, true, STATE_BED_MIB);
-	bed_block(b, first, 0, STATE_BED_MIB);
+	block_of_now(first); /* on disks that do not know of the restore */
+	ck_assert_int_eq(state_bed_run(b), ERR_TOO_FEW_CHUNKS);
+	all_again(6);
+	bed_commit(b, inode, epoch, true, STATE_BED_MIB);
+	block_of_now(first);
 	ck_assert_int_eq(state_bed_run(b), 0);
 	state_bed_close(b);
 }
@@ -132,6 +159,7 @@ START_TEST(test_epochs_of_the_unknown_time_are_fenced)
 	inode = b->res.attr.inode;
 	epoch = b->res.epoch;
 	restored();
+	all_again(6);
 	first = bed_reserve(b, 100);
 	bed_commit(b, inode, epoch, false, STATE_BED_MIB);
 	bed_block(b, first, 0, STATE_BED_MIB);
@@ -148,7 +176,7 @@ START_TEST(test_epochs_of_the_unknown_time_are_fenced)
 		ck_assert_int_eq(state_bed_run(b), ERR_FENCED);
 	}
 	bed_commit(b, inode, new_epoch, false, STATE_BED_MIB);
-	bed_block(b, first, 0, STATE_BED_MIB);
+	block_of_now(first);
 	ck_assert_int_eq(state_bed_run(b), 0);
 	open_write("f");
 	ck_assert_uint_eq(b->res.epoch, new_epoch + 1);
@@ -194,6 +222,15 @@ START_TEST(test_sessions_of_the_backup_are_lost)
 }
 END_TEST
 
+static int rebuild(uint64_t block)
+{
+	ck_assert_int_eq(state_block_get(&b->s, block, &b->block), 0);
+	b->cmd.type = STATE_CMD_INTENT;
+	b->cmd.intent = (struct state_cmd_intent){
+		.block = block, .index = 0, .cause = STATE_CAUSE_LOST, .disk = 7, .version = b->block.version};
+	return state_bed_run(b);
+}
+
 /* It may have been published since, and the old copy dropped: then its copy is the only one. */
 START_TEST(test_intents_of_the_backup_drop_nothing)
 {
@@ -209,11 +246,11 @@ START_TEST(test_intents_of_the_backup_drop_nothing)
 	bed_block(b, block, 0, STATE_BED_MIB);
 	ck_assert_int_eq(state_bed_run(b), 0);
 	for (int i = 0; i < 2; i++) {
-		ck_assert_int_eq(state_block_get(&b->s, block, &b->block), 0);
-		b->cmd.type = STATE_CMD_INTENT;
-		b->cmd.intent = (struct state_cmd_intent){
-			.block = block, .index = 0, .cause = STATE_CAUSE_LOST, .disk = 7, .version = b->block.version};
-		ck_assert_int_eq(state_bed_run(b), 0);
+		if (i == 1) {
+			ck_assert_int_eq(rebuild(block), ERR_NO_PLACEMENT); /* the disk does not know of the restore */
+			all_again(8);
+		}
+		ck_assert_int_eq(rebuild(block), 0);
 		incarnation[i] = b->res.incarnation;
 		if (i == 0)
 			restored();
@@ -288,8 +325,61 @@ START_TEST(test_not_for_ever)
 	for (int i = 0; i < STATE_RESTORES; i++)
 		restored();
 	ck_assert_uint_eq(state_restore_incarnation(&b->s), 255u << 24);
-	b->cmd.type = STATE_CMD_RESTORED;
-	ck_assert_int_eq(state_bed_run(b), ERR_RANGE);
+	ck_assert_int_eq(restored_after(0), ERR_RANGE);
+	state_bed_close(b);
+	state_bed_open(b);
+	ck_assert_int_eq(restored_after(255), ERR_RANGE);
+	ck_assert_int_eq(restored_after(254), 0);
+	ck_assert_int_eq(restored_after(0), ERR_RANGE);
+	state_bed_close(b);
+}
+END_TEST
+
+struct given {
+	uint64_t block, inode, session, epoch;
+};
+
+/* A state of some time, restored: what it gives away then. */
+static void from_backup(uint32_t blocks, uint32_t seen, struct given *ret_given)
+{
+	state_bed_open(b);
+	ck_assert_int_eq(again(1, 0, 0), 0);
+	bed_reserve(b, blocks);
+	ck_assert_int_eq(restored_after(seen), 0);
+	ret_given->block = bed_reserve(b, 10000);
+	ck_assert_int_eq(bed_create(b, "f", 0), 0);
+	ret_given->inode = b->res.attr.inode;
+	ret_given->epoch = b->res.epoch;
+	ret_given->session = bed_session(b);
+}
+
+/* Of two backups neither knows that the other one was restored; a disk does. */
+START_TEST(test_sibling_of_a_restore)
+{
+	uint64_t first_restore = (1ull << 32) + 1;
+	struct given one, two;
+
+	from_backup(100, 0, &one);
+	ck_assert_int_eq(again(1, 1, 1), 0);
+	ck_assert_uint_eq(b->res.disks[0].generation, first_restore);
+	state_bed_close(b);
+	from_backup(200, 0, &two); /* they would meet: no disk of then is taken in, known here or not */
+	ck_assert_uint_lt(two.block, one.block + 10000);
+	ck_assert_int_eq(again(1, 1, first_restore), ERR_GENERATION);
+	ck_assert_int_eq(again(2, 9, first_restore), ERR_GENERATION);
+	state_bed_close(b);
+	from_backup(200, 1, &two);
+	ck_assert_uint_ge(two.block, one.block + STATE_RESTORE_JUMP);
+	ck_assert_uint_ge(two.inode, one.inode + STATE_RESTORE_JUMP);
+	ck_assert_uint_ge(two.session, one.session + STATE_RESTORE_JUMP);
+	ck_assert_uint_gt(two.epoch, one.epoch + UINT32_MAX);
+	ck_assert_uint_eq(state_restore_incarnation(&b->s), 2u << 24);
+	ck_assert(state_restore_closed(&b->s, one.block));
+	ck_assert(state_restore_lost(&b->s, one.session));
+	ck_assert(!state_restore_lost(&b->s, two.session));
+	ck_assert_int_eq(again(1, 1, first_restore), 0);
+	ck_assert_uint_eq(b->res.disks[0].generation, (2ull << 32) + 1);
+	ck_assert_int_eq(again(2, 9, first_restore), 0);
 	state_bed_close(b);
 }
 END_TEST
@@ -384,5 +474,5 @@ END_TEST
 UNIT_MAIN("state_restore", test_ids_go_on_far_beyond, test_ids_of_the_unknown_time_are_closed,
 	test_epochs_of_the_unknown_time_are_fenced, test_sessions_of_the_backup_are_lost,
 	test_intents_of_the_backup_drop_nothing, test_copies_are_kept_for_a_while, test_disks_of_the_unknown_time,
-	test_not_for_ever, test_maintenance, test_maintenance_ends_with_a_restore,
+	test_not_for_ever, test_sibling_of_a_restore, test_maintenance, test_maintenance_ends_with_a_restore,
 	test_maintenance_beside_one_that_is_down)
