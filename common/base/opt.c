@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include "common/base/buf.h"
 #include "common/base/check.h"
@@ -162,8 +163,8 @@ static int range_error(const struct opt *o, const char *text, struct err *err)
 		return err_set(err, ERR_INVAL, "%s: '%s' is out of range: give %s to %s", o->name, text,
 			units_format_bytes(o->min, lo), units_format_bytes(o->max, hi));
 	if (o->type == OPT_MS)
-		return err_set(err, ERR_INVAL, "%s: '%s' is out of range: give %" PRIu64 "ms to %" PRIu64 "ms", o->name,
-			text, o->min, o->max);
+		return err_set(err, ERR_INVAL, "%s: '%s' is out of range: give %s to %s", o->name, text,
+			units_format_ms(o->min, lo), units_format_ms(o->max, hi));
 	return err_set(err, ERR_INVAL, "%s: '%s' is out of range: give %" PRIu64 " to %" PRIu64, o->name, text, o->min,
 		o->max);
 }
@@ -301,10 +302,14 @@ struct args {
 static int take_cli(struct opt_parser *p, struct source *source, const struct opt *o, const char *text, struct err *err)
 {
 	int rc = take(p, source, o, text, false, err);
+	char why[ERR_TEXT_BYTES];
 
 	if (rc == 0)
 		bit_set(p->set_in_cli, (size_t)(o - p->table));
-	return rc && err ? err_prefix(err, "command line") : rc;
+	if (rc == 0 || !err)
+		return rc;
+	snprintf(why, sizeof(why), "%s", err->text);
+	return err_set(err, rc, "--%s", why);
 }
 
 bool opt_given(const struct opt_parser *p, const char *name)

@@ -143,6 +143,19 @@ const char *units_format_bytes(uint64_t bytes, char text[UNITS_TEXT_BYTES])
 	return format_scaled(bytes, units, ARRAY_COUNT(units), text);
 }
 
+const char *units_format_ms(uint64_t ms, char text[UNITS_TEXT_BYTES])
+{
+	static const struct suffix units[] = {{"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}};
+	size_t i = 0;
+
+	while (ms % units[i].factor)
+		i++;
+	if (ms == 0)
+		i = 2;
+	snprintf(text, UNITS_TEXT_BYTES, "%llu%s", (unsigned long long)(ms / units[i].factor), units[i].text);
+	return text;
+}
+
 const char *units_format_ns(uint64_t ns, char text[UNITS_TEXT_BYTES])
 {
 	static const struct suffix units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000},

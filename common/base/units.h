@@ -14,6 +14,7 @@ int units_parse_bytes(const char *text, uint64_t *ret_bytes);
 int units_parse_ms(const char *text, uint64_t *ret_ms);
 int units_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value); /* decimal */
 const char *units_format_bytes(uint64_t bytes, char text[UNITS_TEXT_BYTES]); /* "1.5 GiB" */
+const char *units_format_ms(uint64_t ms, char text[UNITS_TEXT_BYTES]); /* "30s", "24h": exact, as units_parse_ms reads it */
 const char *units_format_ns(uint64_t ns, char text[UNITS_TEXT_BYTES]);       /* "1.5 ms" */
 
 #endif

@@ -61,32 +61,17 @@ const char *config_unit(enum config_type type)
 	return units[type];
 }
 
+_Static_assert((int)CONFIG_TEXT_BYTES >= (int)UNITS_TEXT_BYTES, "sizes and durations find room");
+
 const char *config_format(enum config_type type, uint64_t value, char text[CONFIG_TEXT_BYTES])
 {
-	static const struct {
-		uint64_t ms;
-		const char *unit;
-	} units[] = {{DAY, "d"}, {HOUR, "h"}, {MINUTE, "m"}, {SECOND, "s"}};
-	char bytes[UNITS_TEXT_BYTES];
-	size_t u = 1; /* days are not read back */
-
 	switch (type) {
 	case CONFIG_FLAG:
 		return value ? "yes" : "no";
 	case CONFIG_BYTES:
-		snprintf(text, CONFIG_TEXT_BYTES, "%s", units_format_bytes(value, bytes));
-		return text;
+		return units_format_bytes(value, text);
 	case CONFIG_MS:
-		while (u < ARRAY_COUNT(units) && (value == 0 || value % units[u].ms))
-			u++;
-		if (value == 0)
-			return "0s";
-		if (u < ARRAY_COUNT(units))
-			snprintf(text, CONFIG_TEXT_BYTES, "%llu%s", (unsigned long long)(value / units[u].ms),
-				units[u].unit);
-		else
-			snprintf(text, CONFIG_TEXT_BYTES, "%llums", (unsigned long long)value);
-		return text;
+		return units_format_ms(value, text);
 	default:
 		snprintf(text, CONFIG_TEXT_BYTES, "%llu", (unsigned long long)value);
 		return text;

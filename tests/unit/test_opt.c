@@ -137,14 +137,14 @@ START_TEST(test_command_line_refused)
 	refused("put --zzzzzzzzzz", "--zzzzzzzzzz: unknown option; --help lists them");
 	refused("put -rx", "-x: unknown option; --help lists them");
 	refused("put -c", "--config: needs a value: --config FILE");
-	refused("put --chunkd 0", "command line: chunkd: '0' is out of range: give 1 to 64");
-	refused("put --chunkd -1", "command line: chunkd: '-1' is not a whole number");
-	refused("put --any 99999999999999999999", "command line: any: '99999999999999999999' is too large");
-	refused("put --capacity 1K", "command line: capacity: '1K' is out of range: give 64 MiB to 1 PiB");
+	refused("put --chunkd 0", "--chunkd: '0' is out of range: give 1 to 64");
+	refused("put --chunkd -1", "--chunkd: '-1' is not a whole number");
+	refused("put --any 99999999999999999999", "--any: '99999999999999999999' is too large");
+	refused("put --capacity 1K", "--capacity: '1K' is out of range: give 64 MiB to 1 PiB");
 	refused("put --capacity x",
-		"command line: capacity: 'x' is not a size: give a number with K, M, G or T, as in 64M");
-	refused("put --timeout 0", "command line: timeout: '0' is out of range: give 1ms to 3600000ms");
-	refused("put --force=maybe", "command line: force: 'maybe' is neither yes nor no");
+		"--capacity: 'x' is not a size: give a number with K, M, G or T, as in 64M");
+	refused("put --timeout 0", "--timeout: '0' is out of range: give 1ms to 1h");
+	refused("put --force=maybe", "--force: 'maybe' is neither yes nor no");
 	refused("put a b c d e", "'e': one argument too many; see --help");
 }
 END_TEST

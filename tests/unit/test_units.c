@@ -95,6 +95,11 @@ START_TEST(test_format)
 	ck_assert_str_eq(units_format_bytes(3ull << 29, text), "1.5 GiB");
 	ck_assert_str_eq(units_format_bytes((1ull << 20) - 1, text), "1 MiB"); /* not 1024 KiB */
 	ck_assert_str_eq(units_format_bytes(UINT64_MAX, text), "16 EiB");
+	ck_assert_str_eq(units_format_ms(0, text), "0s");
+	ck_assert_str_eq(units_format_ms(250, text), "250ms");
+	ck_assert_str_eq(units_format_ms(1500, text), "1500ms"); /* exact */
+	ck_assert_str_eq(units_format_ms(90000, text), "90s");
+	ck_assert_str_eq(units_format_ms(86400000, text), "24h");
 	ck_assert_str_eq(units_format_ns(12, text), "12 ns");
 	ck_assert_str_eq(units_format_ns(1500000, text), "1.5 ms");
 	ck_assert_str_eq(units_format_ns(90000000000ull, text), "1.5 min");
