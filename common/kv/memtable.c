@@ -28,7 +28,7 @@ enum {
 	ARENA_STEP_BYTES = 1 << 20,
 	ARENA_ALIGN = 8,
 	PREFIX_BYTES = 24, /* table, id, and half a name */
-	AHEAD_SLOTS = 4,   /* a walk asks for the rows that it comes to: they lie anywhere */
+	AHEAD_SLOTS = 8,   /* a walk asks for the rows that it comes to: they lie anywhere */
 	LINE_BYTES = 64,
 };
 
@@ -201,12 +201,18 @@ static int compare_few(const uint8_t *a, const uint8_t *b, size_t len)
 	return 0;
 }
 
-/* `skip` and heads anew: the first and the last key of a sorted node share what all share. */
+/* The first and the last key of a sorted node share what all share. */
+static uint16_t node_shared(const struct node *n)
+{
+	if (n->count == 0)
+		return 0;
+	return (uint16_t)common_prefix(row_key(n->row[0]), row_key(n->row[n->count - 1]), LIMIT_KEY_BYTES);
+}
+
+/* `skip` and heads anew. */
 static void node_heads(struct node *n)
 {
-	n->skip = 0;
-	if (n->count > 0)
-		n->skip = (uint16_t)common_prefix(row_key(n->row[0]), row_key(n->row[n->count - 1]), LIMIT_KEY_BYTES);
+	n->skip = node_shared(n);
 	if (n->skip <= PREFIX_BYTES && n->skip > 0)
 		memcpy(n->prefix, n->row[0]->key, n->skip);
 	for (uint16_t i = 0; i < n->count; i++)
@@ -294,8 +300,18 @@ static struct node *node_split(struct memtable *t, struct node *n, uint16_t keep
 		memcpy(right->child, &n->child[keep], right->count * sizeof(n->child[0]));
 	}
 	n->count = keep;
-	node_heads(n);
-	node_heads(right);
+	if (right->count == 0)
+		return right;
+	/* Heads that need no other prefix are good as they are: no row is read. */
+	if (node_shared(right) == n->skip) {
+		right->skip = n->skip;
+		memcpy(right->prefix, n->prefix, sizeof(right->prefix));
+		memcpy(right->head, &n->head[keep], right->count * sizeof(n->head[0]));
+	} else {
+		node_heads(right);
+	}
+	if (node_shared(n) != n->skip)
+		node_heads(n);
 	return right;
 }
 
@@ -484,9 +500,23 @@ bool memtable_at(const struct memtable_pos *pos, struct memtable_row *ret_row)
 	return true;
 }
 
+/* What a walk reads of a leaf: its count, and where its rows are. */
+static void ask_for_leaf(const struct node *n)
+{
+	__builtin_prefetch(n);
+	for (size_t i = 0; i < NODE_SLOTS; i += LINE_BYTES / sizeof(n->row[0]))
+		__builtin_prefetch(&n->row[i]);
+	__builtin_prefetch(&n->child[0]);
+}
+
+/* `slot` may be one of the next leaf's, counted on. */
 static void ask_for_row(const struct node *n, uint64_t slot)
 {
-	if (slot >= n->count)
+	if (slot >= n->count) {
+		slot -= n->count;
+		n = n->child[0];
+	}
+	if (!n || slot >= n->count)
 		return;
 	__builtin_prefetch(n->row[slot]);
 	__builtin_prefetch((const uint8_t *)n->row[slot] + LINE_BYTES);
@@ -497,12 +527,11 @@ void memtable_next(struct memtable_pos *pos)
 	const struct node *n = pos->leaf;
 
 	pos->slot++;
+	if (pos->slot == 1 && n->child[0])
+		ask_for_leaf(n->child[0]);
 	ask_for_row(n, pos->slot + AHEAD_SLOTS);
-	if (pos->slot < n->count)
-		return;
-	settle(pos);
-	for (uint64_t i = 0; pos->leaf != n && i <= AHEAD_SLOTS; i++)
-		ask_for_row(pos->leaf, i);
+	if (pos->slot >= n->count)
+		settle(pos);
 }
 
 uint64_t memtable_rows(const struct memtable *t)
