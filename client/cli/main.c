@@ -44,6 +44,18 @@ static const struct cli_command *find(const char *name)
 	return NULL;
 }
 
+static int no_command(const char *name)
+{
+	struct opt names[ARRAY_COUNT(commands) + 1] = {{0}};
+	const struct cli none = {0};
+	const char *nearest;
+
+	for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
+		names[i].name = commands[i]->name;
+	nearest = opt_nearest(names, name, strlen(name));
+	return cli_usage(&none, "there is no command '%s'%s%s%s", name, nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+}
+
 static int run(const struct cli_command *c, int argc, char **argv)
 {
 	static const char *words[CLI_WORDS];
@@ -103,7 +115,7 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		c = argc > 2 ? find(argv[2]) : NULL;
 		if (argc > 2 && !c)
-			return cli_usage(&none, "there is no command '%s'", argv[2]);
+			return no_command(argv[2]);
 		if (c)
 			print_help(c);
 		else
@@ -118,7 +130,7 @@ int main(int argc, char **argv)
 	if (!c && argv[1][0] == '-')
 		return cli_usage(&none, "%s stands before the command; its options follow it", argv[1]);
 	if (!c)
-		return cli_usage(&none, "there is no command '%s'", argv[1]);
+		return no_command(argv[1]);
 	exit_code = run(c, argc - 1, argv + 1);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "craton %s: cannot write to standard output\n", c->name);

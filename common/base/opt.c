@@ -117,7 +117,7 @@ static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
 	return row[b_len];
 }
 
-static const char *nearest_name(const struct opt *table, const char *name, size_t len)
+const char *opt_nearest(const struct opt *table, const char *name, size_t len)
 {
 	const char *nearest = NULL;
 	size_t least = len / 3 + 2;
@@ -130,7 +130,7 @@ static const char *nearest_name(const struct opt *table, const char *name, size_
 		if (name_len > MAX_SUGGEST_BYTES)
 			continue;
 		d = distance(name, len, table->name, name_len);
-		if (d < least) {
+		if (d < least && d < name_len) { /* as many changes as letters: it is another name */
 			least = d;
 			nearest = table->name;
 		}
@@ -141,7 +141,7 @@ static const char *nearest_name(const struct opt *table, const char *name, size_
 static int unknown_name(
 	const struct opt *table, const char *what, const char *dashes, const char *name, size_t len, struct err *err)
 {
-	const char *nearest = nearest_name(table, name, len);
+	const char *nearest = opt_nearest(table, name, len);
 	int shown = len < 64 ? (int)len : 64;
 
 	if (nearest)

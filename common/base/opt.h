@@ -58,6 +58,8 @@ bool opt_given(const struct opt_parser *p, const char *name);
 /* `text` is the content of file `name`. Names that are not in the table but in `others` (NULL: none; else it ends with NULL) are those
    of other programs and are skipped. */
 int opt_parse_text(struct opt_parser *p, const char *name, const char *text, size_t len, const char *const *others, struct err *err);
+/* The name of the table that `name` may have been meant to be; NULL: none is near. */
+const char *opt_nearest(const struct opt *table, const char *name, size_t len);
 /* The options part of a --help page, one option a line, default shown. The caller frees it with mem_free. */
 char *opt_help(const struct opt *table);
 
