@@ -11,6 +11,13 @@
 
 enum { FILE_MAX = 8 << 20 };
 
+/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+
 static struct metad_bed bed, *const b = &bed;
 static uint8_t *file;
 static size_t file_len;
@@ -174,8 +181,10 @@ static bool has_ended(void *ctx)
 	return restore_ended;
 }
 
-static int restore(const char *dir)
+static void begin_restore(void *ctx)
 {
+	const char *dir = *(const char **)ctx;
+
 	restore_ended = false;
 	restore_start(b->server_io,
 		&(struct restore_options){.dir = dir,
@@ -185,6 +194,11 @@ static int restore(const char *dir)
 			.backend = &kv_mem,
 			.log_segment_bytes = 1 << 20,
 			.done = on_restored});
+}
+
+static int restore(const char *dir)
+{
+	begin_restore(&dir);
 	ck_assert(sim_run(b->sim, has_ended, NULL, sim_now_ns(b->sim) + 60ull * 1000000000));
 	return restore_code;
 }
@@ -350,5 +364,99 @@ START_TEST(test_restore_cut_short)
 }
 END_TEST
 
+/* ---- losing power ---- */
+
+static bool has_stopped;
+
+static void on_stopped(void *ctx)
+{
+	(void)ctx;
+	has_stopped = true;
+	sim_host_crash(b->server_io);
+}
+
+static bool has_ended_or_stopped(void *ctx)
+{
+	return has_stopped || has_ended(ctx);
+}
+
+/* A restore; power fails at its nth sync, or if there are fewer, when it has ended (true). */
+static bool restore_until(const char *dir, uint64_t nth)
+{
+	has_stopped = false;
+	sim_stop_at_sync(b->server_io, nth, on_stopped, NULL);
+	if (!sim_try(b->sim, begin_restore, &dir))
+		on_stopped(NULL);
+	ck_assert(sim_run(b->sim, has_ended_or_stopped, NULL, sim_now_ns(b->sim) + 60ull * 1000000000));
+	sim_stop_at_sync(b->server_io, 0, NULL, NULL);
+	if (!has_stopped)
+		sim_host_crash(b->server_io);
+	sim_host_restart(b->server_io);
+	return !has_stopped;
+}
+
+static void crash(void)
+{
+	sim_set_loss(b->server_io, SIM_LOSS_ALL);
+	sim_host_crash(b->server_io);
+	sim_host_restart(b->server_io);
+}
+
+/* Is the directory that of a restored metad? All of it then, and it knows where it comes from. */
+static bool starts_restored(void)
+{
+	struct err err = {0};
+	int code = metad_bed_try_start(b, &err);
+	uint32_t found;
+
+	if (code == ERR_INCOMPLETE)
+		return false;
+	ck_assert_msg(code == 0, "%s: %s", b->dir, err.text);
+	rpc_peer_reset(b->peer, ERR_CONNRESET);
+	found = count_dirs("before", 20);
+	ck_assert_msg(found == 20 && bed_has_reason(bed_status(b), "restored"), "%s: metad started with %u of 20 names",
+		b->dir, found);
+	return true;
+}
+
+/*
+ * Power fails at each sync of a restore: metad does not start on what is left, or has all of it, also after the next loss of power.
+ * The two syncs of `restoring` itself are passed by: before them nothing was written, and an empty directory is a new store.
+ */
+START_TEST(test_restore_at_its_syncs)
+{
+	static const enum sim_loss losses[] = {SIM_LOSS_ALL, SIM_LOSS_NONE, SIM_LOSS_ANY, SIM_LOSS_TORN, SIM_LOSS_ANY,
+		SIM_LOSS_TORN, SIM_LOSS_ANY, SIM_LOSS_TORN, SIM_LOSS_ANY, SIM_LOSS_TORN};
+	uint32_t started = 0, tries = 0;
+	bool ended = false;
+
+	prepare(35);
+	for (uint64_t n = 3; !ended; n++) {
+		for (size_t i = 0; i < ARRAY_COUNT(losses); i++) {
+			bool again;
+
+			snprintf(b->dir, sizeof(b->dir), "/try-%u", ++tries);
+			ck_assert_int_eq(io_mkdir(b->server_io, b->dir, 0755), 0);
+			ck_assert_int_eq(io_sync_dir(b->server_io, "/"), 0);
+			sim_set_loss(b->server_io, losses[i]);
+			ended = restore_until(b->dir, n);
+			again = starts_restored();
+			ck_assert_msg(again || !ended, "a restore that had ended is not there after a loss of power");
+			if (again) {
+				started++;
+				crash();
+				ck_assert(starts_restored());
+				crash();
+			}
+		}
+	}
+	ck_assert_uint_gt(started, ARRAY_COUNT(losses));
+	ck_assert_uint_gt(tries, 8 * ARRAY_COUNT(losses));
+	ck_assert(starts_restored());
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
 UNIT_MAIN("metad_backup", test_of_one_moment, test_one_that_nobody_ends, test_restore, test_disks_hear_of_it_first,
-	test_restore_beside_another, test_restore_cut_short)
+	test_restore_beside_another, test_restore_cut_short, test_restore_at_its_syncs)

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/* An index made anew on a host that loses power. */
+#include "chunkd/rebuild.h"
+
+#include <stdio.h>
+#include "tests/lib/disk_bed.h"
+
+/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+
+struct rebuilding {
+	struct bed *b;
+	bool ended, stopped;
+	int code;
+	char text[256];
+};
+
+static void rebuilt(void *ctx, int code, const char *text)
+{
+	struct rebuilding *r = ctx;
+
+	r->ended = true;
+	r->code = code;
+	snprintf(r->text, sizeof(r->text), "%s", text);
+}
+
+static void rebuild_run(void *ctx)
+{
+	struct rebuilding *r = ctx;
+
+	rebuild_start(r->b->host,
+		&(struct rebuild_options){
+			.dir = "/disk", .backend = &kv_mem, .log_segment_bytes = MIB, .done = rebuilt, .ctx = r});
+}
+
+static void rebuild_stopped(void *ctx)
+{
+	struct rebuilding *r = ctx;
+
+	r->stopped = true;
+	sim_host_crash(r->b->host);
+}
+
+static bool is_over(void *ctx)
+{
+	const struct rebuilding *r = ctx;
+
+	return r->ended || r->stopped;
+}
+
+/* Power fails at its nth sync, or if there are fewer, when it has ended (true). */
+static bool rebuild_until(struct bed *b, uint64_t nth)
+{
+	struct rebuilding r = {.b = b};
+
+	sim_stop_at_sync(b->host, nth, rebuild_stopped, &r);
+	if (!sim_try(b->sim, rebuild_run, &r))
+		rebuild_stopped(&r);
+	ck_assert(sim_run(b->sim, is_over, &r, sim_now_ns(b->sim) + 60 * SECOND_NS));
+	sim_stop_at_sync(b->host, 0, NULL, NULL);
+	if (r.ended) {
+		ck_assert_msg(r.code == 0, "%s", r.text);
+		sim_host_crash(b->host);
+	}
+	sim_host_restart(b->host);
+	return r.ended;
+}
+
+/*
+ * Power fails at each sync of a rebuild. Then there is no index, and the disk does not open: the rebuild is run again; or there is a whole one,
+ * that of before or the new one, also after the next loss of power. One that had ended is there.
+ */
+START_TEST(test_rebuild_at_its_syncs)
+{
+	static const enum sim_loss losses[] = {
+		SIM_LOSS_ALL, SIM_LOSS_NONE, SIM_LOSS_ANY, SIM_LOSS_TORN, SIM_LOSS_ANY, SIM_LOSS_TORN};
+	struct bed *b = mem_alloc(sizeof(*b));
+	uint32_t without = 0, rebuilds = 0;
+	bool ended = false;
+
+	bed_init_with(b, 90, 16 * 1024 * MIB); /* each rebuild keeps the index of before */
+	b->stop_writing = true;
+	start_writers(b);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 10 * SECOND_NS));
+	ck_assert_uint_gt(b->seal_count, 5);
+	for (uint64_t n = 1; !ended; n++) {
+		for (size_t i = 0; i < 2 * ARRAY_COUNT(losses); i++) {
+			char lost[32];
+			struct err err;
+			int rc;
+
+			sim_set_loss(b->host, SIM_LOSS_ALL);
+			sim_host_crash(b->host);
+			sim_host_restart(b->host);
+			if (i % 2) { /* there is none to begin with */
+				snprintf(lost, sizeof(lost), "/disk/lost-%u", rebuilds);
+				ck_assert_int_eq(io_rename(b->host, "/disk/index", lost), 0);
+				ck_assert_int_eq(io_sync_dir(b->host, "/disk"), 0);
+			}
+			sim_set_loss(b->host, losses[i / 2]);
+			ended = rebuild_until(b, n);
+			rebuilds++;
+			rc = bed_try_open(b, &err);
+			if (rc == ERR_NOENT && !ended) {
+				without++;
+				sim_host_crash(b->host);
+				sim_host_restart(b->host);
+				ck_assert(rebuild_until(b, 0));
+				rc = bed_try_open(b, &err);
+			}
+			ck_assert_msg(rc == 0, "%s", err.text);
+			check_all(b);
+			sim_set_loss(b->host, SIM_LOSS_ALL);
+			crash_and_restart(b);
+			check_all(b);
+		}
+	}
+	ck_assert_uint_gt(without, 10);
+	ck_assert_uint_gt(rebuilds, 8 * ARRAY_COUNT(losses));
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+UNIT_MAIN("rebuild_sim", test_rebuild_at_its_syncs)
