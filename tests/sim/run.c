@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "tests/sim/copies.h"
 #include "tests/sim/garbage.h"
 #include "tests/sim/law.h"
 #include "tests/sim/registers.h"
@@ -40,6 +41,7 @@ struct run {
 	struct faults *faults; /* NULL: none */
 	struct verify *verify;
 	struct law *law;
+	struct copies *copies;
 	struct settings settings;
 	struct client_op gc;
 	uint64_t lull_ops; /* when the lull is to begin; UINT64_MAX: there is none any more */
@@ -258,6 +260,7 @@ static void work(struct run *r)
 		check_spin(r);
 		check_stuck(r);
 		law_look_at_garbage(r->law);
+		copies_look(r->copies);
 		if (r->cluster->client_ops >= r->lull_ops && !r->cluster->failed)
 			lull(r);
 		if (r->faults && !r->cluster->failed)
@@ -282,6 +285,7 @@ static void look_at_all(struct run *r)
 {
 	if (r->cluster->failed)
 		return;
+	copies_look_at_all(r->copies);
 	r->looking = true;
 	verify_start(r->verify);
 	wait_for(r, is_verified, VERIFY_LIMIT_NS);
@@ -308,6 +312,7 @@ static void collect_garbage(struct run *r)
 			cluster_fail(r->cluster, "after %llu s with all hosts up, %s",
 				(unsigned long long)(GARBAGE_LIMIT_NS / CLUSTER_S), left);
 		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + 10 * CLUSTER_S);
+		copies_look(r->copies);
 	}
 	enter(r, "third-look");
 	look_at_all(r);
@@ -502,6 +507,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 			o->without, &hooks);
 	r.registers = registers_new(r.cluster, o->seed, strict);
 	r.law = law_new(r.cluster);
+	r.copies = copies_new(r.cluster);
 	r.verify = verify_new(r.cluster, r.checker, r.faults);
 	cluster_start_all(r.cluster);
 	run_phases(&r);
@@ -517,6 +523,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 		faults_free(r.faults);
 	verify_free(r.verify);
 	law_free(r.law);
+	copies_free(r.copies);
 	registers_free(r.registers);
 	workload_free(r.workload);
 	checker_free(r.checker);

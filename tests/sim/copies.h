@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copies: what rows say of copies of chunks and what lies on the disks agree, at any time, as far as it can be seen between events:
+ *  1. No drop row names a copy that a block's row or an intent names.
+ *  2. A copy whose drop row went is gone from its disk.
+ *  3. A copy leaves a disk only after a drop row has named it.
+ *  4. A copy that a block's row names as present lies on its disk. (Whether it is readable is what verify looks at; repair makes a lost one
+ *     anew, so that in the end nothing of it is seen any more.)
+ *  5. When all hosts have been up for a while, no drop row is left whose grace is over.
+ * Disks that are away or failed are looked at when they are back.
+ */
+#ifndef TESTS_SIM_COPIES_H
+#define TESTS_SIM_COPIES_H
+
+#include "tests/sim/cluster.h"
+
+struct copies;
+
+struct copies *copies_new(struct cluster *cluster);
+void copies_free(struct copies *copies);
+/* Some blocks' rows in turn, and now and then all drop rows: as often as is convenient. */
+void copies_look(struct copies *copies);
+/* All of them. */
+void copies_look_at_all(struct copies *copies);
+
+#endif
