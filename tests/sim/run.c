@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "tests/sim/appenders.h"
 #include "tests/sim/copies.h"
 #include "tests/sim/garbage.h"
 #include "tests/sim/law.h"
@@ -38,6 +39,7 @@ struct run {
 	struct checker *checker;
 	struct workload *workload;
 	struct registers *registers;
+	struct appenders *appenders;
 	struct faults *faults; /* NULL: none */
 	struct verify *verify;
 	struct law *law;
@@ -134,6 +136,7 @@ static void client_crashed(void *ctx, unsigned node)
 
 	workload_client_crashed(r->workload, node);
 	registers_client_crashed(r->registers, node);
+	appenders_client_crashed(r->appenders, node);
 }
 
 static void client_started(void *ctx, unsigned node)
@@ -142,13 +145,14 @@ static void client_started(void *ctx, unsigned node)
 
 	workload_client_started(r->workload, node);
 	registers_client_started(r->registers, node);
+	appenders_client_started(r->appenders, node);
 }
 
 static bool is_idle(void *ctx)
 {
 	struct run *r = ctx;
 
-	return r->cluster->failed || registers_idle(r->registers);
+	return r->cluster->failed || (registers_idle(r->registers) && appenders_idle(r->appenders));
 }
 
 /* ---- phases ---- */
@@ -234,6 +238,7 @@ static void lull(struct run *r)
 	cluster_note(r->cluster, "lull");
 	workload_lull(r->workload, until_ns);
 	registers_lull(r->registers, until_ns);
+	appenders_lull(r->appenders, until_ns);
 	law_hurry(r->law);
 	if (r->faults)
 		faults_lull(r->faults, until_ns);
@@ -291,6 +296,7 @@ static void look_at_all(struct run *r)
 	wait_for(r, is_verified, VERIFY_LIMIT_NS);
 	if (!r->cluster->failed) {
 		registers_look(r->registers);
+		appenders_look(r->appenders);
 		wait_for(r, is_idle, VERIFY_LIMIT_NS);
 	}
 	r->looking = false;
@@ -375,6 +381,7 @@ static void run_phases(struct run *r)
 	r->ops = r->cluster->client_ops;
 	enter(r, "mending");
 	registers_stop(r->registers);
+	appenders_stop(r->appenders);
 	all_up(r);
 	wait_for(r, is_idle, STUCK_LIMIT_NS);
 	if (r->faults)
@@ -402,7 +409,8 @@ static void fill_result(const struct run *r, struct run_result *out)
 	out->ok = !r->cluster->failed;
 	snprintf(out->text, sizeof(out->text), "%.250s", r->cluster->text);
 	out->counts[RUN_operations] = r->ops;
-	out->counts[RUN_jobs] = workload_count(r->workload) + registers_count(r->registers);
+	out->counts[RUN_jobs] =
+		workload_count(r->workload) + registers_count(r->registers) + appenders_count(r->appenders);
 	out->counts[RUN_acknowledged] = k->acknowledged;
 	out->counts[RUN_refused] = k->refused;
 	out->counts[RUN_unknown] = k->doubts;
@@ -506,6 +514,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 		r.faults = faults_new(r.cluster, r.checker, o->seed, o->mode == RUN_ALL ? FAULTS_ALL : FAULTS_ONE,
 			o->without, &hooks);
 	r.registers = registers_new(r.cluster, o->seed, strict);
+	r.appenders = appenders_new(r.cluster, o->seed, strict);
 	r.law = law_new(r.cluster);
 	r.copies = copies_new(r.cluster);
 	r.verify = verify_new(r.cluster, r.checker, r.faults);
@@ -525,6 +534,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	law_free(r.law);
 	copies_free(r.copies);
 	registers_free(r.registers);
+	appenders_free(r.appenders);
 	workload_free(r.workload);
 	checker_free(r.checker);
 	cluster_free(r.cluster);
