@@ -17,6 +17,7 @@
 #include "metad/state/state.h"
 
 #include "common/base/check.h"
+#include "common/base/sometimes.h"
 
 static void set_text(char out[STATE_TEXT_BYTES], struct slice text)
 {
@@ -375,4 +376,8 @@ void state__take_out(struct state *s, const struct state_cmd_take_out *cmd, stru
 	disk.out = true;
 	disk.out_ms = s->meta.time_ms ? s->meta.time_ms : 1;
 	state__disk_put(s, &disk);
+	if (disk.state == STATE_DISK_FAILED)
+		SOMETIMES(state_failed_disk_out);
+	else
+		SOMETIMES(state_dead_server_out);
 }

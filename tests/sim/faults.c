@@ -161,7 +161,7 @@ static bool may_rot(struct faults *f, unsigned node)
 {
 	return f->mode == FAULTS_ALL && !f->mending && !cluster_is_client(f->cluster, node) &&
 		f->cluster->nodes[node].state == CLUSTER_STOPPED && !(f->without >> FAULTS_START_ROTTEN & 1) &&
-		rng_chance(&f->rng, 1, 2);
+		rng_chance(&f->rng, 3, 4);
 }
 
 static void start(struct faults *f, unsigned node)

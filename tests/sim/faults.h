@@ -14,7 +14,7 @@
 #define FAULTS_LIST(X)                                                                                        \
 	X(CRASH_CHUNKD, 8) /* power loss of one host: what was not synced is lost or torn */                  \
 	X(SYNC_CHUNKD, 6)  /* the same at one of its next syncs */                                            \
-	X(STOP_CHUNKD, 3)  /* a clean stop */                                                                 \
+	X(STOP_CHUNKD, 5)  /* a clean stop */                                                                 \
 	X(DROP_CHUNKD, 6)  /* power loss while copies are being dropped and others written, on a slow disk */ \
 	X(DEAD_CHUNKD, 2)  /* power loss, and away until it counts as dead and its chunks are made anew */    \
 	X(DISK_ERROR, 4)   /* one read, write or sync of a chunk server fails; restarted later */             \
@@ -22,7 +22,7 @@
 	X(DISK_FULL, 3)    /* no room on its file system for a while; restarted later */                      \
 	X(CRASH_METAD, 4)                                                                                     \
 	X(SYNC_METAD, 4)                                                                                      \
-	X(STOP_METAD, 2)                                                                                      \
+	X(STOP_METAD, 4)                                                                                      \
 	X(METAD_DISK_ERROR, 2)                                                                                \
 	X(CRASH_CLIENT, 3)                                                                                    \
 	X(BLACKOUT, 2) /* all hosts but the clients' lose power at once */                                    \

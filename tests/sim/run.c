@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "common/base/sometimes.h"
 #include "tests/sim/appenders.h"
 #include "tests/sim/copies.h"
 #include "tests/sim/garbage.h"
@@ -235,6 +236,7 @@ static void lull(struct run *r)
 	uint64_t until_ns = now_ns(r) + LULL_NS;
 
 	r->lull_ops = UINT64_MAX;
+	SOMETIMES(sim_lull);
 	cluster_note(r->cluster, "lull");
 	workload_lull(r->workload, until_ns);
 	registers_lull(r->registers, until_ns);
