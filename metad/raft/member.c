@@ -6,6 +6,7 @@
  *    deposed in a change and its successor could each find a majority, disjoint from the other's.
  * 2. So at most one configuration of a log is not committed, and `config_before` is what a cut brings back.
  * 3. A member joins as a learner. A leader does not remove itself: it hands over first.
+ * 4. Ids rise. The configuration keeps the greatest that was given, so that none comes back, whoever leads.
  */
 #include "metad/raft/raft_private.h"
 
@@ -60,7 +61,7 @@ bool raft__config_is_sane(const struct raft_config *config)
 	for (uint32_t i = 0; i < config->count; i++)
 		if (config->members[i].id <= (i ? config->members[i - 1].id : 0))
 			return false;
-	return config->count == 0 || voters(config) > 0;
+	return config->count == 0 || (voters(config) > 0 && config->last_id >= config->members[config->count - 1].id);
 }
 
 /* What is known of those who stay is kept. */
@@ -118,7 +119,8 @@ static int changed(const struct raft_core *core, enum raft_change change, uint64
 	case RAFT_ADD_LEARNER:
 		if (id == 0)
 			return ERR_INVAL;
-		if (member)
+		/* A member, or one that was: it may come back with an older log, and vote again. */
+		if (id <= config->last_id)
 			return ERR_EXIST;
 		if (config->count == RAFT_MEMBERS_MAX)
 			return ERR_OVERFLOW;
@@ -127,6 +129,7 @@ static int changed(const struct raft_core *core, enum raft_change change, uint64
 		memmove(config->members + at + 1, config->members + at,
 			(config->count - at) * sizeof(config->members[0]));
 		config->members[at] = (struct raft_member){.id = id};
+		config->last_id = id;
 		config->count++;
 		return 0;
 	case RAFT_PROMOTE:

@@ -33,11 +33,26 @@
 #include <stdint.h>
 #include "common/base/rng.h"
 
+/* Tests build the core with less, so that small worlds are small, and meet the bounds. */
+#ifndef RAFT_BOUND_MEMBERS
+#define RAFT_BOUND_MEMBERS 9
+#endif
+#ifndef RAFT_BOUND_RUNS
+#define RAFT_BOUND_RUNS 1024
+#endif
+#ifndef RAFT_BOUND_MESSAGE_RUNS
+#define RAFT_BOUND_MESSAGE_RUNS 8
+#endif
+#ifndef RAFT_BOUND_INFLIGHT
+#define RAFT_BOUND_INFLIGHT 32
+#endif
+
 enum {
-	RAFT_MEMBERS_MAX = 9,      /* voters and learners */
-	RAFT_RUNS_MAX = 1024,      /* of terms in a log: the oldest are forgotten, who needs them gets a snapshot */
-	RAFT_MESSAGE_RUNS_MAX = 8, /* of terms in one message */
-	RAFT_INFLIGHT_MAX = 32,    /* messages with entries to one member that are not acknowledged */
+	RAFT_MEMBERS_MAX = RAFT_BOUND_MEMBERS, /* voters and learners */
+	RAFT_RUNS_MAX =
+		RAFT_BOUND_RUNS, /* of terms in a log: the oldest are forgotten, who needs them gets a snapshot */
+	RAFT_MESSAGE_RUNS_MAX = RAFT_BOUND_MESSAGE_RUNS, /* of terms in one message */
+	RAFT_INFLIGHT_MAX = RAFT_BOUND_INFLIGHT, /* messages with entries to one member that are not acknowledged */
 	RAFT_MESSAGES_MAX = 3 * RAFT_MEMBERS_MAX,
 	RAFT_DESCRIPTOR_BYTES = 48,
 };
@@ -46,7 +61,7 @@ enum {
 #define RAFT_INDEX_MAX (UINT64_C(1) << 60)
 
 struct raft_member {
-	uint64_t id; /* 1.. ; never used again, also not for the same host with a new disk */
+	uint64_t id; /* 1.. ; rising, never used again, also not for the same host with a new disk */
 	bool voter;  /* else a learner: gets the log, is not counted */
 };
 
@@ -54,6 +69,7 @@ struct raft_config {
 	uint64_t index; /* of its entry */
 	uint32_t count;
 	struct raft_member members[RAFT_MEMBERS_MAX]; /* by id, ascending */
+	uint64_t last_id; /* the greatest that a member ever had: what is not above it is not given again */
 };
 
 /* Entries from `first` to before the next run have this term. */
@@ -189,7 +205,7 @@ struct raft_options {
 	uint32_t
 		election_ms; /* a follower campaigns after 1 to 2 times this silence; a leader without a quorum steps down after it */
 	uint32_t message_bytes;  /* of the bodies in one message */
-	uint32_t inflight_bytes; /* of the bodies on the way to one member */
+	uint32_t inflight_bytes; /* of the bodies on the way to one member, or not durable there yet */
 	uint64_t seed;           /* of the timeouts: different in each replica */
 };
 
@@ -235,7 +251,6 @@ struct raft_core {
 	uint64_t commit;
 	uint64_t verified; /* follower: up to here the log is known to be the leader's; what is committed always is */
 	uint64_t now_ms, heard_ms, election_at_ms, heartbeat_at_ms, quorum_at_ms;
-	bool forced; /* candidate: for TIMEOUT_NOW */
 	uint64_t transfer_to, transfer_until_ms;
 	uint64_t read_seq, read_index, read_confirmed;
 	bool read_open, read_next;                /* a probe is out; another is to follow it */

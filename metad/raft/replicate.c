@@ -8,7 +8,7 @@
  * 3. Only entries of the leader's own term are committed by counting; what is before them is with them (figure 8 of the paper).
  * 4. A member's log ends where the leader assumes (REPLICATE), or it is asked, one message at a time (PROBE). A message that was lost
  *    shows at the next heartbeat, which carries the end that is assumed.
- * 5. What is on the way to a member is bounded in bytes and messages.
+ * 5. What is on the way to a member, or there and not durable, is bounded in bytes and messages: a disk that hangs gets no more.
  */
 #include "metad/raft/raft_private.h"
 
@@ -31,11 +31,6 @@ struct raft_message *raft__send(struct raft_turn *t, enum raft_message_type type
 
 /* ---- leader ---- */
 
-static void inflight_clear(struct raft_peer *peer)
-{
-	peer->inflight_at = peer->inflight_count = peer->inflight_bytes = 0;
-}
-
 static void inflight_release(struct raft_peer *peer)
 {
 	while (peer->inflight_count && peer->inflight[peer->inflight_at].last <= peer->match) {
@@ -55,12 +50,25 @@ static void inflight_add(struct raft_peer *peer, uint64_t last, uint32_t bytes)
 	peer->inflight_count++;
 }
 
+/* Of what begins at `next` nothing is there: it will be sent again. */
+static void inflight_forget(struct raft_peer *peer, uint64_t next)
+{
+	while (peer->inflight_count) {
+		uint32_t at = (peer->inflight_at + peer->inflight_count - 1) % RAFT_INFLIGHT_MAX;
+
+		if (peer->inflight[at].last < next)
+			return;
+		peer->inflight_bytes -= peer->inflight[at].bytes;
+		peer->inflight_count--;
+	}
+}
+
 static void probe_from(struct raft_peer *peer, uint64_t next)
 {
 	peer->state = RAFT_PROBE;
 	peer->next = next;
 	peer->paused = false;
-	inflight_clear(peer);
+	inflight_forget(peer, next);
 }
 
 static struct raft_message *append_message(struct raft_turn *t, const struct raft_peer *peer)
@@ -92,19 +100,14 @@ static void replicate(struct raft_turn *t, struct raft_peer *peer)
 			raft__snapshot_begin(t, peer);
 		return;
 	}
-	switch (peer->state) {
-	case RAFT_SENDING_SNAPSHOT:
+	if (peer->state == RAFT_SENDING_SNAPSHOT || (peer->state == RAFT_PROBE && peer->paused))
 		return;
-	case RAFT_PROBE:
-		if (peer->paused)
-			return;
-		break;
-	case RAFT_REPLICATE:
-		if (peer->inflight_count == RAFT_INFLIGHT_MAX || peer->inflight_bytes >= core->options.inflight_bytes)
-			return;
-		if (room > core->options.inflight_bytes - peer->inflight_bytes)
-			room = core->options.inflight_bytes - peer->inflight_bytes;
-	}
+	if (peer->state == RAFT_PROBE)
+		inflight_forget(peer, peer->next);
+	if (peer->inflight_count == RAFT_INFLIGHT_MAX || peer->inflight_bytes >= core->options.inflight_bytes)
+		return;
+	if (room > core->options.inflight_bytes - peer->inflight_bytes)
+		room = core->options.inflight_bytes - peer->inflight_bytes;
 	m = append_message(t, peer);
 	m->append.fill = true;
 	m->append.room_bytes = room;
@@ -169,6 +172,7 @@ void raft__on_sent(struct raft_turn *t, const struct raft_event *e)
 	peer->filling = false;
 	if (e->index >= peer->next && peer->state == RAFT_PROBE) {
 		peer->paused = true;
+		inflight_add(peer, e->index, e->bytes);
 	} else if (e->index >= peer->next && peer->state == RAFT_REPLICATE) {
 		inflight_add(peer, e->index, e->bytes);
 		peer->next = e->index + 1;
@@ -225,11 +229,11 @@ static void on_accept(struct raft_turn *t, struct raft_peer *peer, const struct 
 	inflight_release(peer);
 	if (peer->state == RAFT_PROBE || (peer->state == RAFT_SENDING_SNAPSHOT && peer->match >= core->base_index)) {
 		peer->state = RAFT_REPLICATE;
-		inflight_clear(peer);
-		peer->next = peer->match + 1;
-	}
-	if (m->appended.seen >= peer->next)
+		peer->next = (m->appended.seen > peer->match ? m->appended.seen : peer->match) + 1;
+		inflight_forget(peer, peer->next);
+	} else if (m->appended.seen >= peer->next) {
 		peer->next = m->appended.seen + 1;
+	}
 	raft__commit_advance(t);
 	replicate(t, peer);
 	raft__transfer_go(t, peer);

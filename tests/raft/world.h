@@ -13,6 +13,12 @@
  *   liveness            when all is well again there is a leader, every member gets to the same state, reads and entries come to an end
  *
  * The driver in here works an update off in the order that raft.h asks for; a crash may come between any two of its steps.
+ *
+ *     log.c       the log of a replica
+ *     laws.c      what is checked, of any world
+ *     driver.c    a replica: its core, its disk, and who works its updates off
+ *     history.c   a world of chance: time, network, troubles, clients
+ *     explore.c   all small worlds: the same replicas and laws, whatever is left open decided in every way (explore.h)
  */
 #ifndef TESTS_RAFT_WORLD_H
 #define TESTS_RAFT_WORLD_H
@@ -20,18 +26,44 @@
 #include "common/base/rng.h"
 #include "metad/raft/raft.h"
 
-enum { WORLD_NODES = 48, WORLD_PACKETS = 512, WORLD_BODIES = 8, WORLD_READS = 32, WORLD_CONFIGS = 4096 };
+/* A small world is flat: a copy of the struct is another world. */
+#ifndef WORLD_SMALL
+enum {
+	WORLD_NODES = 48,
+	WORLD_PACKETS = 512,
+	WORLD_BODIES = 8,
+	WORLD_READS = 32,
+	WORLD_CONFIGS = 4096,
+	WORLD_TERMS = 4096
+};
+#else
+enum {
+	WORLD_NODES = 3,
+	WORLD_PACKETS = 1,
+	WORLD_BODIES = 4,
+	WORLD_READS = 1,
+	WORLD_CONFIGS = 8,
+	WORLD_TERMS = 8,
+	WORLD_ENTRIES = 6
+};
+#endif
 
 struct world_entry {
-	uint64_t term, value; /* value 0: a no-op */
-	uint32_t config;      /* in world.configs; 0: no configuration */
+	uint64_t term, value;  /* value 0: a no-op */
+	uint32_t config;       /* in world.configs; 0: no configuration */
+	uint32_t committed_in; /* term of who committed it; in world.committed only */
 };
 
 struct world_log {
 	uint64_t base_index, base_term, base_hash; /* hash: of the state that base made */
 	uint32_t base_config;
-	uint32_t count, cap;
+	uint32_t count;
+#ifndef WORLD_SMALL
+	uint32_t cap;
 	struct world_entry *entries;
+#else
+	struct world_entry entries[WORLD_ENTRIES];
+#endif
 };
 
 struct world_packet {
@@ -67,7 +99,19 @@ struct world_counts {
 		partitions, stalls, rollbacks, refused;
 };
 
+struct world;
+
+/* How what is left open is decided. */
+struct world_ways {
+	uint64_t (*choose)(struct world *w, uint64_t bound); /* 0 .. bound - 1 */
+	/* How many entries of at most `bound` go to this peer in one message, less one. */
+	uint64_t (*fill)(struct world *w, const struct raft_peer *peer, uint64_t bound);
+	uint64_t (*takes_ms)(struct world *w, uint64_t most, bool often_short); /* a sync, a fetch */
+	void (*post)(struct world *w, const struct raft_message *m, const struct world_entry *bodies);
+};
+
 struct world {
+	const struct world_ways *ways;
 	struct rng rng;
 	uint64_t now_ms, next_value;
 	struct world_node nodes[WORLD_NODES];
@@ -81,9 +125,8 @@ struct world {
 	struct raft_config configs[WORLD_CONFIGS];
 	uint32_t config_count;
 	/* what was seen, for the checks */
-	struct world_entry *committed;
-	uint64_t committed_count, committed_cap; /* of index 1 .. */
-	uint64_t leaders[4096];                  /* by term */
+	struct world_log committed;    /* index 1 .. */
+	uint64_t leaders[WORLD_TERMS]; /* by term */
 	struct world_read reads[WORLD_READS], *asked;
 	struct world_counts counts;
 	bool trace, well; /* well: nothing breaks any more */

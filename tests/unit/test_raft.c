@@ -14,7 +14,7 @@ static uint64_t now_ms;
 
 static struct raft_config group(uint32_t voters, uint64_t index)
 {
-	struct raft_config config = {.index = index, .count = voters};
+	struct raft_config config = {.index = index, .count = voters, .last_id = voters};
 
 	for (uint32_t i = 0; i < voters; i++)
 		config.members[i] = (struct raft_member){.id = i + 1, .voter = true};
@@ -452,6 +452,34 @@ START_TEST(test_flow_is_bounded)
 }
 END_TEST
 
+/* What it has received and not made durable counts, whatever was lost on the way meanwhile. */
+START_TEST(test_disk_that_hangs_gets_no_more)
+{
+	struct raft_event submit = {.type = RAFT_SUBMIT, .count = 100};
+	struct raft_message m = from(2, RAFT_APPENDED, 2);
+
+	founded(3);
+	lead();
+	appended(2, core.term, 2);
+	step(&submit);
+	ck_assert_uint_eq(drain(2), 4);
+	/* The last of them is lost, and the next heartbeat shows it. */
+	m.appended.reject = true;
+	m.appended.index = 6;
+	m.appended.hint_index = 5;
+	m.appended.hint_term = 2;
+	receive(&m);
+	ck_assert_uint_eq(drain(2), 1);
+	m = from(2, RAFT_APPENDED, 2);
+	m.appended.index = 2;
+	m.appended.seen = 6;
+	receive(&m);
+	ck_assert_uint_eq(drain(2), 0);
+	appended(2, core.term, 4);
+	ck_assert_uint_eq(drain(2), 2);
+}
+END_TEST
+
 START_TEST(test_terms_are_bounded)
 {
 	founded(3);
@@ -512,6 +540,22 @@ START_TEST(test_changes_that_make_no_sense)
 	persisted(2);
 	ck_assert_int_eq(core.role, RAFT_LEADER);
 	ck_assert_int_eq(change(RAFT_REMOVE, 1), ERR_INVAL);
+}
+END_TEST
+
+START_TEST(test_id_of_a_removed_member_is_not_given_again)
+{
+	founded(3);
+	lead();
+	appended(2, core.term, 2);
+	ck_assert_int_eq(change(RAFT_REMOVE, 3), 0);
+	persisted(3);
+	appended(2, core.term, 3);
+	ck_assert_int_eq(change(RAFT_ADD_LEARNER, 3), ERR_EXIST);
+	ck_assert_int_eq(change(RAFT_ADD_LEARNER, 5), 0);
+	persisted(4);
+	appended(2, core.term, 4);
+	ck_assert_int_eq(change(RAFT_ADD_LEARNER, 4), ERR_EXIST);
 }
 END_TEST
 
@@ -875,8 +919,9 @@ START_TEST(test_term_out_of_nowhere)
 }
 END_TEST
 
-UNIT_MAIN("raft", test_read_ends_when_the_quorum_shrinks, test_learner_that_has_nothing_is_not_promoted,
-	test_term_out_of_nowhere, test_commit, test_pre_vote_changes_nothing, test_who_hears_a_leader_does_not_vote,
+UNIT_MAIN("raft", test_disk_that_hangs_gets_no_more, test_id_of_a_removed_member_is_not_given_again,
+	test_read_ends_when_the_quorum_shrinks, test_learner_that_has_nothing_is_not_promoted, test_term_out_of_nowhere,
+	test_commit, test_pre_vote_changes_nothing, test_who_hears_a_leader_does_not_vote,
 	test_vote_goes_to_a_log_that_is_not_behind, test_one_vote_a_term, test_votes_of_an_older_term_do_not_count,
 	test_refusal_tells_the_term, test_leader_without_quorum_steps_down, test_entries_of_older_terms_are_not_counted,
 	test_acknowledged_is_what_is_durable, test_own_tail_is_not_acknowledged, test_conflict_is_cut,

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of chance, from one seed. */
+#include <string.h>
+#include "common/base/mem.h"
+#include "tests/raft/world_private.h"
+
+enum { TICK_MS = 5, WELL_MS = 5000 };
+
+static uint64_t choose(struct world *w, uint64_t bound)
+{
+	return rng_below(&w->rng, bound);
+}
+
+static uint64_t fill(struct world *w, const struct raft_peer *peer, uint64_t bound)
+{
+	(void)peer;
+	return rng_below(&w->rng, bound);
+}
+
+static uint64_t takes_ms(struct world *w, uint64_t most, bool often_short)
+{
+	return rng_below(&w->rng, !often_short || rng_chance(&w->rng, w->slow, 100) ? most : 3);
+}
+
+static struct world_packet *packet_new(struct world *w)
+{
+	if (w->packet_count == WORLD_PACKETS) { /* a network drops */
+		w->packets[rng_below(&w->rng, WORLD_PACKETS)] = w->packets[WORLD_PACKETS - 1];
+		w->packet_count--;
+	}
+	return &w->packets[w->packet_count++];
+}
+
+static void post(struct world *w, const struct raft_message *m, const struct world_entry *bodies)
+{
+	uint32_t copies = 1 + rng_chance(&w->rng, w->repeat, 100);
+
+	w->counts.repeated += copies - 1;
+	if (w->cut[m->from - 1][m->to - 1] || rng_chance(&w->rng, w->loss, 100)) {
+		w->counts.lost++;
+		return;
+	}
+	while (copies--) {
+		struct world_packet *p = packet_new(w);
+
+		p->at_ms = w->now_ms + 1 + rng_below(&w->rng, 3) +
+			(rng_chance(&w->rng, w->loss, 100) ? rng_below(&w->rng, 200) : 0);
+		p->message = *m;
+		if (bodies)
+			memcpy(p->bodies, bodies, sizeof(p->bodies));
+	}
+}
+
+static const struct world_ways chance = {.choose = choose, .fill = fill, .takes_ms = takes_ms, .post = post};
+
+static void deliver(struct world *w)
+{
+	for (uint32_t i = 0; i < w->packet_count && !w->fault[0];) {
+		struct world_packet p = w->packets[i];
+		struct raft_event event = {.type = RAFT_RECEIVE, .message = &p.message};
+
+		if (p.at_ms > w->now_ms || w->nodes[p.message.to - 1].stalled) {
+			i++;
+			continue;
+		}
+		w->packets[i] = w->packets[--w->packet_count];
+		if (!w->cut[p.message.from - 1][p.message.to - 1])
+			world__step(w, &w->nodes[p.message.to - 1], &event, p.bodies);
+	}
+}
+
+static void run_node(struct world *w, struct world_node *n)
+{
+	struct raft_event tick = {.type = RAFT_TICK}, ready = {.type = RAFT_SNAPSHOT_READY, .message = &n->fetch};
+
+	if (!n->up || n->stalled)
+		return;
+	if (n->dies_at_ms && w->now_ms >= n->dies_at_ms && !w->well) {
+		world__crash(w, n);
+		return;
+	}
+	n->clock_ms = w->now_ms;
+	if (n->sync_busy && w->now_ms >= n->sync_at_ms)
+		world__sync_end(w, n);
+	if (n->up && n->fetch_busy && w->now_ms >= n->fetch_at_ms) {
+		n->fetch_busy = false;
+		world__step(w, n, &ready, NULL);
+	}
+	if ((w->now_ms + world__id(w, n)) % TICK_MS == 0)
+		world__step(w, n, &tick, NULL);
+}
+
+static void advance(struct world *w)
+{
+	w->now_ms++;
+	deliver(w);
+	for (uint32_t i = 0; i < w->node_count; i++)
+		run_node(w, &w->nodes[i]);
+}
+
+static struct world_node *some_leader(struct world *w)
+{
+	uint32_t from = (uint32_t)rng_below(&w->rng, w->node_count);
+
+	for (uint32_t i = 0; i < w->node_count; i++) {
+		struct world_node *n = &w->nodes[(from + i) % w->node_count];
+
+		if (n->up && !n->stalled && n->core.role == RAFT_LEADER)
+			return n;
+	}
+	return NULL;
+}
+
+static void client_submits(struct world *w)
+{
+	struct world_node *n = some_leader(w);
+	struct raft_event event = {.type = RAFT_SUBMIT, .count = 1 + rng_below(&w->rng, 3)};
+
+	if (n && n->core.last_index < n->core.commit + 60)
+		world__step(w, n, &event, NULL);
+}
+
+static void client_reads(struct world *w)
+{
+	struct world_node *n = some_leader(w);
+	struct raft_event event = {.type = RAFT_READ};
+	uint32_t i = 0;
+
+	while (i < WORLD_READS && w->reads[i].open)
+		i++;
+	if (!n || i == WORLD_READS)
+		return;
+	w->asked = &w->reads[i];
+	w->asked->node = world__id(w, n);
+	w->asked->floor = w->committed.count;
+	w->asked->term = n->core.term;
+	world__step(w, n, &event, NULL);
+}
+
+static void operator_acts(struct world *w)
+{
+	struct world_node *n = some_leader(w);
+	struct raft_event event = {.type = RAFT_CHANGE};
+	const struct raft_member *m;
+
+	if (!n || n->core.config.count == 0 || w->config_count > WORLD_CONFIGS - 2)
+		return;
+	m = &n->core.config.members[rng_below(&w->rng, n->core.config.count)];
+	event.peer = m->id;
+	switch (rng_below(&w->rng, 4)) {
+	case 0:
+		if (w->node_count == WORLD_NODES || n->core.config.count >= w->members)
+			return;
+		event.change = RAFT_ADD_LEARNER;
+		event.peer = w->node_count + 1;
+		w->nodes[w->node_count].exists = true;
+		break;
+	case 1:
+		event.change = RAFT_PROMOTE;
+		break;
+	case 2:
+		if (n->core.config.count <= 2)
+			return;
+		event.change = RAFT_REMOVE;
+		break;
+	default:
+		event.type = RAFT_TRANSFER;
+		w->counts.transfers++;
+	}
+	w->counts.changes += event.type == RAFT_CHANGE;
+	if (event.peer > w->node_count) {
+		world__start(w, &w->nodes[w->node_count]);
+		w->node_count++;
+	}
+	TRACE(w, "operator at node %u: %d of %" PRIu64, world__id(w, n),
+		event.type == RAFT_CHANGE ? (int)event.change : 0, event.peer);
+	world__step(w, n, &event, NULL);
+}
+
+static void compact(struct world *w, struct world_node *n)
+{
+	uint64_t keep = rng_below(&w->rng, 8);
+
+	if (n->up && n->applied > n->log.base_index + keep)
+		world__compact(w, n, n->applied - keep);
+}
+
+static void trouble(struct world *w)
+{
+	struct world_node *leader = some_leader(w);
+	struct world_node *n =
+		leader && rng_chance(&w->rng, 1, 3) ? leader : &w->nodes[rng_below(&w->rng, w->node_count)];
+	uint32_t other = (uint32_t)rng_below(&w->rng, w->node_count);
+	uint64_t sides;
+
+	switch (rng_below(&w->rng, 10)) {
+	case 0:
+	case 1:
+		if (n->up)
+			world__crash(w, n);
+		break;
+	case 2:
+	case 3:
+	case 4:
+		if (!n->up)
+			world__start(w, n);
+		break;
+	case 5:
+		if (n->up && !n->stalled)
+			w->counts.stalls++;
+		n->stalled = n->up && !n->stalled;
+		break;
+	case 6: /* one direction */
+		w->cut[n - w->nodes][other] = (int)other != n - w->nodes;
+		break;
+	case 7: /* two halves */
+		w->counts.partitions++;
+		sides = rng_u64(&w->rng);
+		for (uint32_t i = 0; i < w->node_count; i++)
+			for (uint32_t j = 0; j < w->node_count; j++)
+				w->cut[i][j] = (sides >> i & 1) != (sides >> j & 1);
+		break;
+	case 8:
+		memset(w->cut, 0, sizeof(w->cut));
+		break;
+	default:
+		compact(w, n);
+	}
+}
+
+static void heal(struct world *w)
+{
+	memset(w->cut, 0, sizeof(w->cut));
+	w->loss = w->repeat = w->slow = 0;
+	w->well = true;
+	for (uint32_t i = 0; i < w->node_count; i++) {
+		w->nodes[i].stalled = false;
+		if (!w->nodes[i].up)
+			world__start(w, &w->nodes[i]);
+	}
+}
+
+/* A leader, all members at its state. */
+static bool agrees(struct world *w)
+{
+	struct world_node *leader = some_leader(w);
+
+	if (!leader || leader->core.commit != leader->core.last_index || leader->applied != leader->core.commit)
+		return false;
+	for (uint32_t i = 0; i < leader->core.config.count; i++) {
+		struct world_node *n = &w->nodes[leader->core.config.members[i].id - 1];
+
+		if (n->core.leader != world__id(w, leader) || n->applied != leader->applied)
+			return false;
+		if (n->hash != leader->hash)
+			world__fail(w, "nodes %u and %u applied the same and are not in the same state",
+				world__id(w, n), world__id(w, leader));
+	}
+	return leader->applied == w->committed.count;
+}
+
+/* With all well again: the group agrees, and goes on to serve; among replicas that work nobody broke the protocol. */
+static void check_serves(struct world *w)
+{
+	uint64_t reads;
+
+	for (uint32_t i = 0; i < WELL_MS && !w->fault[0] && !agrees(w); i++)
+		advance(w);
+	if (!agrees(w))
+		world__fail(w, "all is well for 5 s, and there is no leader whom all follow to the end of its log");
+	memset(w->reads, 0, sizeof(w->reads));
+	reads = w->counts.reads;
+	for (uint32_t i = 0; i < WELL_MS && !w->fault[0] && w->counts.reads == reads; i++) {
+		if (i % 100 == 0)
+			client_reads(w);
+		advance(w);
+	}
+	if (w->counts.reads == reads)
+		world__fail(w, "all is well, and a read comes to no end");
+	client_submits(w);
+	for (uint32_t i = 0; i < WELL_MS && !w->fault[0] && !agrees(w); i++)
+		advance(w);
+	if (!agrees(w))
+		world__fail(w, "all is well, and an entry comes to no end");
+	for (uint32_t i = 0; i < w->node_count; i++)
+		if (w->nodes[i].core.refused)
+			world__fail(w, "node %u refused %" PRIu64 " messages of its peers", i + 1,
+				w->nodes[i].core.refused);
+}
+
+static void add_counts(struct world_counts *to, const struct world *w)
+{
+	const uint64_t *from = (const uint64_t *)&w->counts;
+
+	for (size_t i = 0; i < sizeof(*to) / sizeof(uint64_t); i++)
+		((uint64_t *)to)[i] += from[i];
+	for (uint32_t i = 0; i < w->node_count; i++)
+		to->refused += w->nodes[i].core.refused;
+}
+
+bool world_history(uint64_t seed, bool trace, struct world_counts *counts, char fault[512])
+{
+	struct world *w = MEM_NEW(struct world);
+	uint64_t length, change_every;
+	uint32_t trouble_every;
+	bool ok;
+
+	rng_init(&w->rng, seed);
+	w->trace = trace;
+	w->now_ms = 1;
+	w->ways = &chance;
+	world__found(w, 1 + 2 * (uint32_t)rng_below(&w->rng, 3), false, false);
+	w->loss = (uint32_t)rng_below(&w->rng, 3) * 5;
+	w->repeat = (uint32_t)rng_below(&w->rng, 3) * 5;
+	w->slow = (uint32_t)rng_below(&w->rng, 3) * 10;
+	w->brief = (uint32_t)rng_below(&w->rng, 3) * 30;
+	w->members = 3 + (uint32_t)rng_below(&w->rng, 4);
+	trouble_every =
+		(uint32_t)(rng_chance(&w->rng, 1, 2) ? rng_between(&w->rng, 4, 30) : rng_between(&w->rng, 30, 200));
+	length = 15000 + rng_below(&w->rng, 15000);
+	change_every = rng_chance(&w->rng, 1, 2) ? rng_between(&w->rng, 5, 40) : rng_between(&w->rng, 50, 350);
+	for (uint64_t i = 0; i < length && !w->fault[0]; i++) {
+		advance(w);
+		if (rng_chance(&w->rng, 1, 8))
+			client_submits(w);
+		if (rng_chance(&w->rng, 1, 16))
+			client_reads(w);
+		if (rng_chance(&w->rng, 1, (uint32_t)change_every))
+			operator_acts(w);
+		if (rng_chance(&w->rng, 1, trouble_every))
+			trouble(w);
+	}
+	heal(w);
+	check_serves(w);
+	for (uint32_t i = 0; i < w->node_count; i++) {
+		const struct raft_core *core = &w->nodes[i].core;
+
+		TRACE(w,
+			"node %u %s: %s of term %" PRIu64 ", leader %" PRIu64 ", base %" PRIu64 " last %" PRIu64
+			" persisted %" PRIu64 " commit %" PRIu64 " applied %" PRIu64 " refused %" PRIu64,
+			i + 1, w->nodes[i].up ? "up" : "down", raft_role_name(core->role), core->term, core->leader,
+			core->base_index, core->last_index, core->persisted, core->commit, w->nodes[i].applied,
+			core->refused);
+		for (uint32_t j = 0; core->role == RAFT_LEADER && j < core->config.count; j++)
+			TRACE(w,
+				"  member %" PRIu64 "%s: state %d match %" PRIu64 " next %" PRIu64
+				" filling %d paused %d inflight %u",
+				core->peers[j].id, core->config.members[j].voter ? "" : " learner",
+				(int)core->peers[j].state, core->peers[j].match, core->peers[j].next,
+				core->peers[j].filling, core->peers[j].paused, core->peers[j].inflight_count);
+	}
+	ok = w->fault[0] == 0;
+	add_counts(counts, w);
+	memcpy(fault, w->fault, sizeof(w->fault));
+	for (uint32_t i = 0; i < WORLD_NODES; i++) {
+		world__log_fini(&w->nodes[i].disk);
+		world__log_fini(&w->nodes[i].syncing);
+		world__log_fini(&w->nodes[i].log);
+	}
+	world__log_fini(&w->committed);
+	mem_free(w);
+	return ok;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of a world share. */
+#ifndef TESTS_RAFT_WORLD_PRIVATE_H
+#define TESTS_RAFT_WORLD_PRIVATE_H
+
+#include <inttypes.h>
+#include <stdio.h>
+#include "tests/raft/world.h"
+
+enum { HEARTBEAT_MS = 20, ELECTION_MS = 100, BODY_BYTES = 100 };
+
+#define TRACE(w, ...)                                         \
+	do {                                                  \
+		if ((w)->trace) {                             \
+			printf("%6" PRIu64 " ", (w)->now_ms); \
+			printf(__VA_ARGS__);                  \
+			putchar('\n');                        \
+		}                                             \
+	} while (0)
+
+static inline uint32_t world__id(const struct world *w, const struct world_node *n)
+{
+	return (uint32_t)(n - w->nodes) + 1;
+}
+
+/* log.c */
+uint64_t world__log_last(const struct world_log *log);
+const struct world_entry *world__log_at(const struct world_log *log, uint64_t index); /* NULL: it is not there */
+void world__log_push(struct world_log *log, const struct world_entry *entry);
+void world__log_copy(struct world_log *to, const struct world_log *from);
+void world__log_cut(struct world_log *log, uint64_t from);
+void world__log_compact(struct world_log *log, uint64_t index);
+void world__log_fini(struct world_log *log);
+/* The number of the latest configuration, and of that before it. */
+uint32_t world__log_config(const struct world_log *log, uint32_t *ret_before);
+/* Of a state, when this entry is applied to it. */
+uint64_t world__hash(uint64_t hash, const struct world_entry *e);
+
+/* laws.c: what does not hold is in world.fault. */
+void world__fail(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void world__check_meta(struct world *w, struct world_node *n, uint64_t term_before, uint64_t vote_before, bool meta);
+void world__check_leader(struct world *w, struct world_node *n, bool elected);
+void world__check_appended(struct world *w, struct world_node *n, uint64_t index);
+void world__check_core(struct world *w, struct world_node *n);
+void world__check_commit(struct world *w, struct world_node *n);
+void world__check_message(struct world *w, struct world_node *n, const struct raft_message *m);
+void world__apply(struct world *w, struct world_node *n);
+
+/* driver.c */
+void world__step(
+	struct world *w, struct world_node *n, const struct raft_event *event, const struct world_entry *bodies);
+void world__start(struct world *w, struct world_node *n);
+void world__crash(struct world *w, struct world_node *n);
+void world__sync_end(struct world *w, struct world_node *n);
+void world__compact(struct world *w, struct world_node *n, uint64_t index);
+/* All of `count` are voters, or the last is a learner; the entry that founds them is in their logs, or applied and compacted. */
+void world__found(struct world *w, uint32_t count, bool learner, bool compacted);
+
+#endif
