@@ -24,6 +24,7 @@ static size_t again(uint8_t table, struct slice value, uint8_t out[STATE_ROW_BYT
 		struct state_drop drop;
 		struct state_range range;
 		struct state_restore restore;
+		struct state_maintenance maintenance;
 		struct state_intent intent;
 		uint64_t value;
 		uint32_t number;
@@ -61,7 +62,7 @@ static size_t again(uint8_t table, struct slice value, uint8_t out[STATE_ROW_BYT
 	case STATE_TABLE_CONFIG:
 		return state_config_decode(value, &u.value) ? 0 : state_config_encode(u.value, out);
 	case STATE_TABLE_MAINTENANCE:
-		return state_maintenance_decode(value, &u.value) ? 0 : state_maintenance_encode(u.value, out);
+		return state_maintenance_decode(value, &u.maintenance) ? 0 : state_maintenance_encode(&u.maintenance, out);
 	case STATE_TABLE_RESTORE:
 		return state_restore_decode(value, &u.restore) ? 0 : state_restore_encode(&u.restore, out);
 	case STATE_TABLE_INTENT:

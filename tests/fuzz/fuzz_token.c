@@ -18,11 +18,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct receipt receipt = {.block = 5, .length = 6, .generation = 7, .disk = 8};
 	uint8_t bytes[TOKEN_BYTES], again[TOKEN_BYTES], secret[AUTH_SECRET_BYTES];
+	struct hmac_key receipt_key;
 	struct token t;
 	int rc;
 
 	CHECK(token_open(slice_of(data, size), keys, 2, &t) == ERR_TOKEN);
-	CHECK(receipt_verify(&receipt, keys[0].key, slice_of(data, size)) == ERR_RECEIPT);
+	hmac_key_init(&receipt_key, keys[0].key);
+	CHECK(receipt_verify(&receipt, &receipt_key, slice_of(data, size)) == ERR_RECEIPT);
 	rc = auth_parse_secret(slice_of(data, size), secret);
 	CHECK(rc == 0 || rc == ERR_FORMAT);
 	if (size < TOKEN_BYTES)
