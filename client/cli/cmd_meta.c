@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/store_files.h"
 #include "client/cli/tool.h"
 #include "common/base/mem.h"
 #include "common/code/backup.h"
@@ -117,8 +118,8 @@ static int into_file(struct cli *cli, struct taking *t, const char *path)
 	r = open_temp(temp, &t->fd, &t->err);
 	if (r == 0)
 		r = take(cli, t);
-	if (r == 0 && (fsync(t->fd) < 0 || rename(temp, path) < 0))
-		r = err_set(&t->err, err_from_errno(errno), "cannot write %s: %s", path, strerror(errno));
+	if (r == 0)
+		r = store_publish(t->fd, temp, path, &t->err);
 	if (t->fd >= 0 && r != 0)
 		unlink(temp);
 	if (t->fd >= 0)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,26 @@ int store_random(void *out, size_t len, struct err *err)
 	return ERR_OK;
 }
 
+static int sync_folder_of(const char *path)
+{
+	char *copy = mem_printf("%s", path);
+	int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = fd < 0 ? -1 : fsync(fd), error = errno;
+
+	if (fd >= 0)
+		close(fd);
+	mem_free(copy);
+	errno = error;
+	return r;
+}
+
+int store_publish(int fd, const char *temp, const char *path, struct err *err)
+{
+	if (fsync(fd) < 0 || rename(temp, path) < 0 || sync_folder_of(path) < 0)
+		return err_set(err, err_from_errno(errno), "cannot write %s: %s", path, strerror(errno));
+	return ERR_OK;
+}
+
 int store_write_file(const char *path, const char *text, mode_t mode, struct err *err)
 {
 	char *temp = mem_printf("%s.new", path);
@@ -27,8 +48,10 @@ int store_write_file(const char *path, const char *text, mode_t mode, struct err
 	size_t len = strlen(text);
 	int r = ERR_OK;
 
-	if (fd < 0 || fchmod(fd, mode) < 0 || write(fd, text, len) != (ssize_t)len || fsync(fd) < 0 || rename(temp, path) < 0)
+	if (fd < 0 || fchmod(fd, mode) < 0 || write(fd, text, len) != (ssize_t)len)
 		r = err_set(err, err_from_errno(errno), "cannot write %s: %s", path, strerror(errno));
+	else
+		r = store_publish(fd, temp, path, err);
 	if (fd >= 0)
 		close(fd);
 	mem_free(temp);

@@ -10,7 +10,9 @@
 #include "common/base/ids.h"
 
 int store_random(void *out, size_t len, struct err *err);
-/* Replaces the file; `mode` holds whatever the umask. */
+/* The file of `fd`, `temp` so far, becomes `path`: on return its bytes and its name outlive a loss of power. */
+int store_publish(int fd, const char *temp, const char *path, struct err *err);
+/* Replaces the file, likewise; `mode` holds whatever the umask. */
 int store_write_file(const char *path, const char *text, mode_t mode, struct err *err);
 /* A new secret, mode 0600. */
 int store_write_secret(const char *path, struct err *err);
