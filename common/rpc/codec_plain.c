@@ -54,11 +54,19 @@ static inline bool get_fixed(struct reader *r, void *out, size_t len)
 }
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fixed values are copied");
 
+/* Of a tag or a length: protobuf-c takes 5 bytes at most. */
+static inline bool get_short(struct reader *r, uint64_t *ret_value)
+{
+	const uint8_t *at = r->at;
+
+	return get_varint(r, ret_value) && r->at - at <= 5;
+}
+
 static inline bool get_length(struct reader *r, size_t *ret_len)
 {
 	uint64_t len;
 
-	if (!get_varint(r, &len) || len > left(r))
+	if (!get_short(r, &len) || len > left(r))
 		return false;
 	*ret_len = len;
 	return true;
@@ -299,7 +307,7 @@ static bool get_message(struct codec_arena *a, const ProtobufCMessageDescriptor 
 		uint64_t key;
 		bool good;
 
-		if (!get_varint(&r, &key) || key > UINT32_MAX)
+		if (!get_short(&r, &key) || key > UINT32_MAX)
 			return false;
 		while (f < end && f->id < key >> 3)
 			f++;

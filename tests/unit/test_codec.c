@@ -393,6 +393,9 @@ START_TEST(test_not_plain)
 		BODY(attr_reply, "\x10\x01\x0a\x02\x08\x05"),         /* out of order */
 		BODY(attr_reply, "\x10\x81\x80\x00"),                 /* a varint with zeros behind it */
 		BODY(attr_reply, "\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), /* more than 64 bits */
+		BODY(readdir_request, "\x88\x80\x80\x80\x80\x00\x01"), /* a tag of 6 bytes */
+		BODY(lookup_request, "\x12\x81\x80\x80\x80\x80\x00x"), /* a length of 6 bytes */
+		BODY(session_renew_request, "\x1a\x81\x80\x80\x80\x80\x00\x05"),
 		BODY(attr_reply, "\x50\x01\x0a\x02\x50\x01"),                     /* unknown; then a flag */
 		BODY(attr_reply, "\x12\x01\x01"),                           /* a number that says it has a length */
 		BODY(attr, "\x50\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"), /* true by bits beyond the 64th */
