@@ -88,6 +88,13 @@ static struct uring_slot *uring_slot_of(struct io_op *op)
 
 /* ---- giving requests to the kernel ---- */
 
+/* The kernel may take some only, and has read the vectors of what it took. */
+static void uring_submitted(struct uring *u)
+{
+	if (io_uring_sq_ready(&u->ring) == 0)
+		u->scratch_used = 0;
+}
+
 /* NULL: the kernel takes no more at present. */
 static struct io_uring_sqe *uring_get_sqe(struct uring *u)
 {
@@ -97,7 +104,7 @@ static struct io_uring_sqe *uring_get_sqe(struct uring *u)
 		return sqe;
 	if (io_uring_submit(&u->ring) < 0)
 		return NULL;
-	u->scratch_used = 0;
+	uring_submitted(u);
 	return io_uring_get_sqe(&u->ring);
 }
 
@@ -155,7 +162,7 @@ static int uring_wanted(const struct uring *u, const struct io_op *op, const str
 /* False: not to be had; the receive then takes what comes. */
 static bool uring_set_lowat(struct uring *u, int fd, int bytes)
 {
-	if (fd >= URING_LOWAT_FDS)
+	if (fd < 0 || fd >= URING_LOWAT_FDS)
 		return bytes == 1;
 	if ((u->lowat[fd] ? u->lowat[fd] : 1) == bytes)
 		return true;
@@ -244,7 +251,9 @@ static bool uring_issue(struct uring *u, struct io_op *op)
 	if (u->scratch_used == URING_SCRATCH) {
 		if (io_uring_submit(&u->ring) < 0)
 			return false;
-		u->scratch_used = 0;
+		uring_submitted(u);
+		if (u->scratch_used == URING_SCRATCH)
+			return false;
 	}
 	sqe = uring_get_sqe(u);
 	if (!sqe)
@@ -348,7 +357,7 @@ static int uring_flush(struct io_real *r)
 			return 0;
 		/* What it does not take goes with the turn's own call, which also tells why. */
 		if (io_uring_submit(&u->ring) >= 0)
-			u->scratch_used = 0;
+			uring_submitted(u);
 	}
 	(void)uring_issue_pending(u, false);
 	return 0;
@@ -487,7 +496,7 @@ static int uring_wait(struct io_real *r, uint64_t timeout_ns)
 		rc = io_uring_submit_and_wait(&u->ring, 1);
 	else
 		rc = io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &ts, NULL);
-	u->scratch_used = 0;
+	uring_submitted(u);
 	/* EAGAIN and EBUSY: the kernel is short of memory or of room for completions; these are taken now, the
 	 * rest goes next turn. */
 	if (rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY)
