@@ -26,7 +26,7 @@ bool rumour_add(struct rumours *r, const struct rumour *rumour, uint64_t now_ms)
 			at = &r->all[i];
 			break;
 		}
-		if (r->all[i].unread_ms && rumour->status == ERR_CORRUPT)
+		if (r->all[i].unread_ms && rumour->status != ERR_IO)
 			at = &r->all[i]; /* a whole disk that is gone must not take all places */
 	}
 	if (!at)

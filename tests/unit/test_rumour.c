@@ -117,9 +117,13 @@ START_TEST(test_what_waits_gives_way)
 	for (uint64_t block = 1; block <= RUMOURS; block++)
 		ck_assert_int_eq(rumour_answer(tell(block, ERR_IO, 1000), ERR_IO, true, 1500), RUMOUR_WAITS);
 	ck_assert(!rumour_add(&r, &rumour, 2000));
-	rumour.status = ERR_CORRUPT;
+	/* A copy that is missing or wrong on a disk that works is not put off by a disk that is gone. */
+	rumour.status = ERR_NOENT;
 	ck_assert(rumour_add(&r, &rumour, 2000));
 	ck_assert(rumour_is_due(rumour_find(&r, RUMOURS + 1, 2, 1), 2000));
+	rumour.block++;
+	rumour.status = ERR_CORRUPT;
+	ck_assert(rumour_add(&r, &rumour, 2000));
 }
 END_TEST
 
