@@ -74,7 +74,7 @@ static const char *refusal_of(struct metad *md, const Craton__DiskRegister *disk
 		return disk_refusal(status);
 	snprintf(text, REFUSAL_BYTES,
 		"the disk knows newer metadata than these, which are older or of an older backup: stop this metad, and restore a "
-		"backup with `--restores %llu`",
+		"backup (if it was written to, one of itself) with `--restores %llu`",
 		(unsigned long long)(disk->generation >> STATE_RESTORE_GENERATION_SHIFT));
 	return text;
 }
