@@ -293,7 +293,7 @@ static bool get_repeated(struct codec_arena *a, const ProtobufCFieldDescriptor *
 static bool get_message(struct codec_arena *a, const ProtobufCMessageDescriptor *type, struct reader r, int depth,
 	ProtobufCMessage **ret_msg)
 {
-	const ProtobufCFieldDescriptor *f = type->fields, *end = f + type->n_fields;
+	unsigned next = 0; /* field of the type */
 	uint8_t *msg;
 
 	if (depth > CODEC_DEPTH || !type->message_init)
@@ -303,15 +303,19 @@ static bool get_message(struct codec_arena *a, const ProtobufCMessageDescriptor 
 		return false;
 	type->message_init((ProtobufCMessage *)(void *)msg);
 	while (left(&r)) {
+		const ProtobufCFieldDescriptor *f;
 		const uint8_t *tag = r.at;
 		uint64_t key;
 		bool good;
 
 		if (!get_short(&r, &key) || key > UINT32_MAX)
 			return false;
-		while (f < end && f->id < key >> 3)
-			f++;
-		if (f == end || f->id != key >> 3 || f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+		while (next < type->n_fields && type->fields[next].id < key >> 3)
+			next++;
+		if (next == type->n_fields)
+			return false;
+		f = &type->fields[next++]; /* once more: not plain */
+		if (f->id != key >> 3 || f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
 			return false;
 		if (f->label == PROTOBUF_C_LABEL_REPEATED)
 			good = get_repeated(a, f, &r, tag, key & 7, depth, msg);
@@ -320,7 +324,6 @@ static bool get_message(struct codec_arena *a, const ProtobufCMessageDescriptor 
 				get_value(a, f, &r, depth, msg + f->offset);
 		if (!good)
 			return false;
-		f++; /* once more: not plain */
 	}
 	*ret_msg = (ProtobufCMessage *)(void *)msg;
 	return true;
@@ -330,8 +333,9 @@ bool codec__plain_unpack(struct codec_arena *a, const ProtobufCMessageDescriptor
 	const ProtobufCMessage **ret_msg)
 {
 	ProtobufCMessage *msg;
+	struct reader r = {body.data, body.len ? body.data + body.len : body.data};
 
-	if (!get_message(a, type, (struct reader){body.data, body.data + body.len}, 1, &msg))
+	if (!get_message(a, type, r, 1, &msg))
 		return false;
 	*ret_msg = msg;
 	return true;
