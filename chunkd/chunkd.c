@@ -3,7 +3,7 @@
  * The daemon put together: disks, a pool of buffers, a server, the registration with metad.
  *
  * Stopping, in this order, each step when the one before has ended: drops and inventory; goodbye to metad; /metrics; the server (requests
- * under way are answered); repairs; gets still waiting for the disk; the disks (open uploads end, the index is synced); memory.
+ * under way are answered); repairs; probes; gets still waiting for the disk; the disks (open uploads end, the index is synced); memory.
  */
 #include "chunkd/chunkd.h"
 
@@ -12,6 +12,7 @@
 #include "chunkd/daemon.h"
 #include "chunkd/repair.h"
 #include "chunkd/drops.h"
+#include "chunkd/probe.h"
 #include "chunkd/inventory.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
@@ -221,6 +222,7 @@ int chunkd_start(struct io *io, const struct chunkd_options *o, struct chunkd **
 	ch->repairs = repairs_new(ch);
 	ch->drops = drops_new(ch);
 	ch->inventory = inventory_new(ch);
+	ch->probes = probes_new(ch);
 	ch->registrar = registrar_new(ch);
 	*ret_chunkd = ch;
 	return 0;
@@ -265,13 +267,24 @@ void daemon_idle(struct chunkd *ch)
 	disk_closed(ch);
 }
 
+static void probes_closed(void *ctx)
+{
+	struct chunkd *ch = ctx;
+
+	ch->probes = NULL;
+	ch->server_closed = true;
+	daemon_idle(ch);
+}
+
 static void repairs_closed(void *ctx)
 {
 	struct chunkd *ch = ctx;
 
 	ch->repairs = NULL;
-	ch->server_closed = true;
-	daemon_idle(ch);
+	if (ch->probes)
+		probes_close(ch->probes, probes_closed, ch);
+	else
+		probes_closed(ch);
 }
 
 static void server_closed(void *ctx)

@@ -12,6 +12,7 @@
 
 struct drops;
 struct inventory;
+struct probes;
 struct registrar;
 struct repairs;
 
@@ -39,6 +40,7 @@ struct chunkd {
 	struct repairs *repairs;
 	struct drops *drops;
 	struct inventory *inventory;
+	struct probes *probes;
 	struct list free_gets;
 	uint32_t gets; /* under way */
 	/* learned from metad */

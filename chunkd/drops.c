@@ -5,15 +5,26 @@
 #include "chunkd/put.h"
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "common/base/rng.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/methods.h"
 #include "proto/metad.pb-c.h"
 
-enum { CALL_MS = 10 * 1000 };
+enum { CALL_MS = 10 * 1000, BACKOFF_MS = 1000, BACKOFF_MS_MAX = 60 * 1000, BACKOFF_ATTEMPTS = 16 };
+
+static const uint64_t MS_NS = 1000 * 1000;
+
+/* Of one disk. An exchange that came to nothing is repeated later and later, however often heartbeats say that there are orders. */
+struct wish {
+	bool wanted;
+	uint32_t failures; /* since one came to something */
+	uint64_t from_ns;  /* not before that */
+};
 
 struct drops {
 	struct chunkd *ch;
-	bool *wanted; /* by disk */
+	struct wish *wishes; /* by disk */
+	struct rng rng;
 	size_t at;    /* disk of the exchange */
 	struct rpc_call call;
 	Craton__DropsRequest request;
@@ -22,7 +33,7 @@ struct drops {
 	Craton__CopyId after, done[LIMIT_DROPS], *done_table[LIMIT_DROPS];
 	struct disk_drop ops[LIMIT_DROPS];
 	struct copy_id copies[LIMIT_DROPS];
-	uint32_t running, done_count;
+	uint32_t running, done_count, orders, total; /* the last two: of this exchange, and carried out */
 	bool calling, closing;
 	void (*closed)(void *ctx);
 	void *closed_ctx;
@@ -42,7 +53,7 @@ static void maybe_closed(struct drops *s)
 
 	if (!s->closing || busy(s))
 		return;
-	mem_free(s->wanted);
+	mem_free(s->wishes);
 	mem_free(s);
 	closed(ctx);
 }
@@ -70,7 +81,7 @@ static void ask(struct drops *s)
 	m->auth = (ProtobufCBinaryData){sizeof(s->mac), s->mac};
 	s->call = (struct rpc_call){.method = &rpc_metad_drops,
 		.request = &m->base,
-		.deadline_ns = io_now_ns(ch->io) + CALL_MS * 1000000ull,
+		.deadline_ns = io_now_ns(ch->io) + CALL_MS * MS_NS,
 		.done = on_reply};
 	s->calling = true;
 	rpc_call_start(registrar_peer(ch), &s->call);
@@ -87,6 +98,21 @@ static void note_done(struct drops *s, const struct copy_id *copy)
 	s->done_table[s->done_count++] = out;
 }
 
+/* The exchange has ended. */
+static void ended(struct drops *s, bool failed)
+{
+	struct wish *wish = &s->wishes[s->at];
+
+	if (!failed) {
+		wish->failures = 0;
+		wish->from_ns = 0;
+	} else {
+		wish->from_ns = io_now_ns(s->ch->io) + rng_backoff(&s->rng, BACKOFF_MS, BACKOFF_MS_MAX, wish->failures) * MS_NS;
+		wish->failures += wish->failures < BACKOFF_ATTEMPTS;
+	}
+	next_disk(s);
+}
+
 /* All of these orders were carried out, or could not be. */
 static void carried_out(struct drops *s)
 {
@@ -94,12 +120,13 @@ static void carried_out(struct drops *s)
 		maybe_closed(s);
 		return;
 	}
+	s->total += s->done_count;
 	if (s->done_count)
 		registrar_kick(s->ch); /* there is room again: metad should know before it says so */
 	if (s->done_count || !s->end)
 		ask(s);
 	else
-		next_disk(s);
+		ended(s, s->orders && !s->total);
 }
 
 static void on_dropped(struct disk_drop *drop, int code)
@@ -143,6 +170,7 @@ static void carry_out(struct drops *s, const Craton__DropsReply *m)
 		s->after.index = m->next->index;
 		s->after.incarnation = m->next->incarnation;
 	}
+	s->orders += (uint32_t)m->n_drops;
 	s->done_count = 0;
 	s->running = 1; /* callbacks do not come before all are on their way */
 	for (size_t i = 0; i < m->n_drops; i++) {
@@ -176,7 +204,7 @@ static void on_reply(struct rpc_call *call, int status, const ProtobufCMessage *
 	}
 	/* metad was asked for a disk in a generation; it may have another one by now. */
 	if (status < 0 || !plausible(m) || !d->registered || d->sb.generation != s->request.generation)
-		next_disk(s); /* what was done is reported when metad names it again */
+		ended(s, true); /* what was done is reported when metad names it again */
 	else
 		carry_out(s, m);
 }
@@ -190,14 +218,14 @@ static void next_disk(struct drops *s)
 	for (size_t i = 0; i < ch->disk_count; i++) {
 		size_t at = (s->at + 1 + i) % ch->disk_count;
 
-		if (!s->wanted[at])
+		if (!s->wishes[at].wanted)
 			continue;
-		s->wanted[at] = false;
-		if (!ch->disks[at]->registered || ch->disks[at]->failed)
+		s->wishes[at].wanted = false;
+		if (!ch->disks[at]->registered || ch->disks[at]->failed || io_now_ns(ch->io) < s->wishes[at].from_ns)
 			continue;
 		s->at = at;
 		s->has_after = false;
-		s->done_count = 0;
+		s->done_count = s->total = s->orders = 0;
 		ask(s);
 		return;
 	}
@@ -207,7 +235,7 @@ void drops_wanted(struct drops *s, uint32_t disk)
 {
 	for (size_t i = 0; i < s->ch->disk_count; i++)
 		if (s->ch->disks[i]->sb.disk == disk)
-			s->wanted[i] = true;
+			s->wishes[i].wanted = true;
 	if (!busy(s) && !s->closing)
 		next_disk(s);
 }
@@ -220,9 +248,12 @@ bool drops_under_way(const struct drops *s)
 struct drops *drops_new(struct chunkd *ch)
 {
 	struct drops *s = MEM_NEW(struct drops);
+	uint64_t seed;
 
 	s->ch = ch;
-	s->wanted = mem_array(ch->disk_count, sizeof(*s->wanted));
+	s->wishes = mem_array(ch->disk_count, sizeof(*s->wishes));
+	io_random(ch->io, &seed, sizeof(seed));
+	rng_init(&s->rng, seed);
 	return s;
 }
 

@@ -12,28 +12,25 @@
 struct run {
 	struct sched_op op;
 	struct gather *gather;
-	uint8_t round;
 	struct list writes;
 	int iov_count;
 	struct iovec iov[IO_IOV_MAX];
 	struct list link; /* gather->free */
 };
 
-static void start_rounds(struct io_turn_hook *hook);
+static void start_round(struct io_turn_hook *hook);
 
 void gather_init(struct gather *g, struct io *io, struct sched *sched, struct segments *segments)
 {
 	*g = (struct gather){.io = io, .sched = sched, .segments = segments};
 	list_init(&g->queue);
 	list_init(&g->free);
-	io_turn_hook_init(&g->hook, start_rounds);
+	io_turn_hook_init(&g->hook, start_round);
 }
 
 void gather_fini(struct gather *g)
 {
-	CHECK(list_empty(&g->queue));
-	for (int i = 0; i < GATHER_ROUNDS; i++)
-		CHECK(g->runs_left[i] == 0);
+	CHECK(list_empty(&g->queue) && g->runs_left == 0);
 	io_turn_hook_remove(g->io, &g->hook);
 	while (!list_empty(&g->free))
 		mem_free(LIST_ENTRY(list_pop_front(&g->free), struct run, link));
@@ -76,8 +73,8 @@ static void run_done(struct sched_op *op)
 	list_init(&now);
 	while (!list_empty(&r->writes))
 		list_push_back(&now, list_pop_front(&r->writes));
-	CHECK(g->runs_left[r->round] > 0);
-	g->runs_left[r->round]--;
+	CHECK(g->runs_left > 0);
+	g->runs_left--;
 	list_push_front(&g->free, &r->link);
 	if (!list_empty(&g->queue))
 		io_at_turn_end(g->io, &g->hook);
@@ -90,7 +87,7 @@ static void run_done(struct sched_op *op)
 }
 
 /* The front of the queue, and what lies directly behind it. */
-static void start_run(struct gather *g, uint8_t round)
+static void start_run(struct gather *g)
 {
 	const struct gather_write *first = LIST_ENTRY(g->queue.next, struct gather_write, link);
 	struct run *r =
@@ -98,7 +95,6 @@ static void start_run(struct gather *g, uint8_t round)
 	uint64_t end = first->offset;
 
 	r->gather = g;
-	r->round = round;
 	r->iov_count = 0;
 	list_init(&r->writes);
 	while (!list_empty(&g->queue)) {
@@ -113,21 +109,19 @@ static void start_run(struct gather *g, uint8_t round)
 		list_push_back(&r->writes, &w->link);
 		sched_gathering(g->sched, -1);
 	}
-	g->runs_left[round]++;
+	g->runs_left++;
 	io_prep_write(&r->op.io, segments_fd(g->segments, first->segment), r->iov, r->iov_count, first->offset,
 		IO_DSYNC, sched_io_done);
 	r->op.done = run_done;
 	sched_submit(g->sched, SCHED_FOREGROUND, &r->op);
 }
 
-static void start_rounds(struct io_turn_hook *hook)
+static void start_round(struct io_turn_hook *hook)
 {
 	struct gather *g = CONTAINER_OF(hook, struct gather, hook);
 
-	for (uint8_t round = 0; round < GATHER_ROUNDS && !list_empty(&g->queue); round++) {
-		if (g->runs_left[round])
-			continue;
-		while (!list_empty(&g->queue))
-			start_run(g, round);
-	}
+	if (g->runs_left)
+		return;
+	while (!list_empty(&g->queue))
+		start_run(g);
 }

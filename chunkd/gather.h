@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gather: durable writes of small chunks, many with one call. What is added in one turn of the loop leaves at its end, in rounds: writes
- * that lie behind one another in a segment go as one, each such write is durable by itself (IO_DSYNC). At most GATHER_ROUNDS rounds are
- * in the kernel; what is added meanwhile waits and makes the next one larger.
+ * gather: durable writes of small chunks, many with one call. What is added in one turn of the loop leaves at its end, as a round: writes
+ * that lie behind one another in a segment go as one, each such write is durable by itself (IO_DSYNC). One round is in the kernel at a
+ * time; what is added meanwhile waits and makes the next one larger.
  *
  * Chunks take the first free place, so those that arrive together mostly lie together: at 64 writers that is one write where there
  * were 30.
@@ -15,10 +15,7 @@
 #include "chunkd/sched.h"
 #include "common/base/list.h"
 
-enum {
-	GATHER_ROUNDS = 2,     /* one being written, one on its way: more would only make them smaller */
-	GATHER_WRITE_IOVS = 2, /* of one added write */
-};
+enum { GATHER_WRITE_IOVS = 2 }; /* of one added write */
 
 struct segments;
 
@@ -36,9 +33,9 @@ struct gather {
 	struct io *io;
 	struct sched *sched;
 	struct segments *segments;
-	struct list queue;                 /* by place */
-	uint32_t runs_left[GATHER_ROUNDS]; /* of each round; 0: it is over */
-	struct list free;                  /* runs, for reuse */
+	struct list queue;  /* by place */
+	uint32_t runs_left; /* of the round; 0: it is over */
+	struct list free;   /* runs, for reuse */
 	struct io_turn_hook hook;
 };
 

@@ -6,6 +6,7 @@
  */
 #include "chunkd/daemon.h"
 #include "chunkd/get.h"
+#include "chunkd/probe.h"
 #include "chunkd/put.h"
 #include "common/base/check.h"
 #include "common/base/mem.h"
@@ -241,6 +242,8 @@ static void get_failed(struct get *get, int code)
 {
 	struct get_request *g = CONTAINER_OF(get, struct get_request, get);
 
+	if (code == ERR_IO && g->ch->probes)
+		probes_soon(g->ch->probes);
 	if (g->req)
 		rpc_reply_status(g->req, code);
 	g->req = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changes that arrive in one turn of the loop, or while BATCHES records are on their way, become one log record: at 64 writers of small
- * files that is what keeps the log from being the bottleneck. A record is applied after it is durable, in log order, and again at
+ * Changes that arrive in one turn of the loop, or while a record is on its way, become one log record: at 64 writers of small files that
+ * is what keeps the log, and the processor, from being the bottleneck. A record is applied after it is durable, in log order, and again at
  * replay; applying is idempotent.
  *
  * Seal sequences: the greatest one recorded is a row of its own. A crash may leave trailers behind whose seals were never recorded, all
@@ -17,13 +17,13 @@
 #include "common/kv/journal.h"
 
 enum {
-	BATCHES = 4,
 	RECORD_VERSION = 1,
 	RECORD_HEAD_BYTES = 6, /* u16 version, u32 count */
 	CHANGE_PUT = 1,
 	CHANGE_DROP = 2,
 	RECORD_BYTES = 128 << 10,
-	RECORD_GROWTH_BYTES = 8 * RECORD_BYTES, /* a drop is 19 bytes there and some 100 in memory; a put less than twice its own */
+	RECORD_GROWTH_BYTES =
+		8 * RECORD_BYTES, /* a drop is 19 bytes there and some 100 in memory; a put less than twice its own */
 	KEY_CHUNK = 'c',
 	KEY_SEQUENCE = 's',
 	STATE_SEALED = 1,
@@ -36,7 +36,6 @@ struct batch {
 	struct journal_entry entry;
 	struct index *index;
 	struct list changes;
-	struct list link; /* in free */
 	uint8_t data[RECORD_BYTES];
 };
 
@@ -44,9 +43,9 @@ struct index {
 	struct io *io;
 	struct index_options o;
 	struct journal *journal;
-	struct list pending, free; /* index_change; batch */
-	struct batch *batches;
-	uint32_t in_flight;
+	struct list pending; /* index_change */
+	struct batch batch;  /* one record at a time: more on their way would only be smaller */
+	bool in_flight;
 	struct io_turn_hook hook;
 	uint64_t count, sequence;
 	uint64_t greatest_block; /* of all rows: what is put is mostly of a later one, and need not be looked for */
@@ -155,8 +154,7 @@ static void store_sequence(struct kv *kv, uint64_t sequence)
 	kv_put(kv, slice_of(&key, 1), slice_of(value, sizeof(value)));
 }
 
-int index_record_walk(
-	struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx)
+int index_record_walk(struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx)
 {
 	struct rcursor r;
 	uint32_t count;
@@ -231,8 +229,7 @@ static void batch_done(struct journal_entry *entry, int code)
 	list_init(&now);
 	while (!list_empty(&b->changes))
 		list_push_back(&now, list_pop_front(&b->changes));
-	index->in_flight--;
-	list_push_back(&index->free, &b->link);
+	index->in_flight = false;
 	if (!list_empty(&index->pending))
 		io_at_turn_end(index->io, &index->hook);
 	while (!list_empty(&now)) {
@@ -275,7 +272,7 @@ static void submit_batch(struct index *index, struct batch *b)
 	CHECK(!w.failed && !head.failed);
 	b->entry.append.data = slice_of(b->data, w.len);
 	b->entry.done = batch_done;
-	index->in_flight++;
+	index->in_flight = true;
 	journal_submit(index->journal, &b->entry);
 }
 
@@ -283,8 +280,8 @@ static void flush_changes(struct io_turn_hook *hook)
 {
 	struct index *index = CONTAINER_OF(hook, struct index, hook);
 
-	while (!list_empty(&index->pending) && !list_empty(&index->free))
-		submit_batch(index, LIST_ENTRY(list_pop_front(&index->free), struct batch, link));
+	if (!list_empty(&index->pending) && !index->in_flight)
+		submit_batch(index, &index->batch);
 }
 
 static void add_change(struct index *index, struct index_change *c, bool drop)
@@ -352,7 +349,7 @@ uint64_t index_count(const struct index *index)
 
 bool index_idle(const struct index *index)
 {
-	return index->in_flight == 0 && list_empty(&index->pending);
+	return !index->in_flight && list_empty(&index->pending);
 }
 
 bool index_is_full(const struct index *index)
@@ -396,7 +393,6 @@ static int scan(struct index *index, struct err *err)
 static void free_index(struct index *index)
 {
 	io_turn_hook_remove(index->io, &index->hook);
-	mem_free(index->batches);
 	mem_free(index);
 }
 
@@ -436,14 +432,9 @@ int index_open(struct io *io, const struct index_options *options, struct index 
 	index->io = io;
 	index->o = *options;
 	list_init(&index->pending);
-	list_init(&index->free);
 	io_turn_hook_init(&index->hook, flush_changes);
-	index->batches = mem_array(BATCHES, sizeof(*index->batches));
-	for (int i = 0; i < BATCHES; i++) {
-		index->batches[i].index = index;
-		list_init(&index->batches[i].changes);
-		list_push_back(&index->free, &index->batches[i].link);
-	}
+	index->batch.index = index;
+	list_init(&index->batch.changes);
 	rc = journal_open(io, &o, &index->journal, err);
 	if (rc < 0) {
 		free_index(index);

@@ -3,7 +3,7 @@
  * Telling metad who we are, again and again.
  *
  *   REGISTER --reply: numbers and generations--> STORE (superblocks) --all durable--> BEAT --told to, or refused--> REGISTER
- *       \--failure--> wait (jittered backoff) --> REGISTER
+ *       \--failure--> wait (jittered backoff, longer if metad says no) --> REGISTER
  *
  * A superblock that finds no space is stored later, with the same generation, before each heartbeat. Heartbeats speak of registered
  * disks, and of those that failed on the way there: metad takes another generation than its own as a reason to register all of them
@@ -36,6 +36,7 @@ enum {
 	BUSY_BEAT_MS = 100, /* while orders are worked off: the next one comes with the reply */
 	BACKOFF_MS = 100,
 	BACKOFF_MS_MAX = 3000,
+	REFUSED_MS_MAX = 30 * 1000, /* metad has answered, and it was no: a person has to do something */
 	NONCE_BYTES = 16,
 };
 
@@ -117,7 +118,7 @@ void registrar_kick(struct chunkd *ch)
 	}
 }
 
-static void failed(struct registrar *r, int code, const char *text)
+static void failed(struct registrar *r, int code, const char *text, uint64_t most_ms)
 {
 	struct chunkd *ch = r->ch;
 
@@ -134,7 +135,7 @@ static void failed(struct registrar *r, int code, const char *text)
 		log_line(&ch->log, LOG_WARN, r->beating ? "heartbeat-failed" : "register-failed",
 			"error=%s text=\"%s\"", err_name(code), text ? text : err_text(code));
 	r->last_error = code;
-	wait_ms(r, rng_backoff(&r->rng, BACKOFF_MS, BACKOFF_MS_MAX, r->attempt < 16 ? r->attempt++ : r->attempt));
+	wait_ms(r, rng_backoff(&r->rng, BACKOFF_MS, most_ms, r->attempt < 16 ? r->attempt++ : r->attempt));
 }
 
 /* ---- what replies teach ---- */
@@ -142,6 +143,7 @@ static void failed(struct registrar *r, int code, const char *text)
 static int learn_keys(struct chunkd *ch, Craton__TokenKey *const *keys, size_t count)
 {
 	struct token_key learned[DAEMON_TOKEN_KEYS];
+	uint8_t key[TOKEN_KEY_BYTES];
 
 	if (count == 0)
 		return 0;
@@ -149,9 +151,9 @@ static int learn_keys(struct chunkd *ch, Craton__TokenKey *const *keys, size_t c
 		return ERR_PROTO;
 	for (size_t i = 0; i < count; i++) {
 		learned[i].id = (uint8_t)keys[i]->id;
-		if (auth_derive(
-			    ch->o.secret, "token", slice_of(keys[i]->salt.data, keys[i]->salt.len), learned[i].key) < 0)
+		if (auth_derive(ch->o.secret, "token", slice_of(keys[i]->salt.data, keys[i]->salt.len), key) < 0)
 			return ERR_PROTO;
+		hmac_key_init(&learned[i].key, key);
 	}
 	memcpy(ch->keys, learned, count * sizeof(learned[0]));
 	ch->key_count = count;
@@ -221,7 +223,7 @@ static void stored(void *ctx, int code)
 		return;
 	}
 	if (!any_to_speak_of(r)) {
-		failed(r, ERR_DISK_FAILED, "no disk could be registered");
+		failed(r, ERR_DISK_FAILED, "no disk could be registered", BACKOFF_MS_MAX);
 		return;
 	}
 	if (!ch->registered)
@@ -281,6 +283,7 @@ static void register_done(struct rpc_call *call, int status, const ProtobufCMess
 	struct registrar *r = CONTAINER_OF(call, struct registrar, call);
 	const Craton__RegisterReply *m = (const Craton__RegisterReply *)msg;
 	struct chunkd *ch = r->ch;
+	const char *text;
 	int code = status;
 
 	(void)payload_len;
@@ -293,7 +296,8 @@ static void register_done(struct rpc_call *call, int status, const ProtobufCMess
 	if (code == 0)
 		code = learn_keys(ch, m->token_keys, m->n_token_keys);
 	if (code < 0) {
-		failed(r, code, m && m->error && m->error[0] ? m->error : NULL);
+		text = m && m->error && m->error[0] ? m->error : NULL;
+		failed(r, code, text, text ? REFUSED_MS_MAX : BACKOFF_MS_MAX);
 		return;
 	}
 	learn_time(ch, m->state_time_ms);
@@ -384,7 +388,7 @@ static void beat_done(struct rpc_call *call, int status, const ProtobufCMessage 
 		return;
 	}
 	if (code < 0) {
-		failed(r, code, NULL);
+		failed(r, code, NULL, BACKOFF_MS_MAX);
 		return;
 	}
 	learn_time(ch, m->state_time_ms);
@@ -423,7 +427,8 @@ static void send_beat(struct registrar *r, bool stopping)
 		beat->generation = r->stores[i].generation;
 		beat->capacity_bytes = segments_capacity_bytes(d->segments);
 		for (int c = 0; c < ALLOC_CLASSES; c++)
-			r->free_bytes[i][c] = d->failed || index_is_full(d->index) ? 0 : segments_free_bytes(d->segments, c);
+			r->free_bytes[i][c] =
+				d->failed || index_is_full(d->index) ? 0 : segments_free_bytes(d->segments, c);
 		beat->n_free_bytes = ALLOC_CLASSES;
 		beat->free_bytes = r->free_bytes[i];
 		beat->chunks = index_count(d->index);

@@ -119,7 +119,7 @@ static void batch_done(struct journal_entry *entry, int code)
 static void batch_submit(struct metad *md, struct batch *batch)
 {
 	struct state_entry header = {
-		.cluster_version = STATE_CLUSTER_VERSION,
+		.cluster_version = md->state.formatted ? md->state.meta.version : STATE_CLUSTER_VERSION,
 		.time_ms = metad__now_ms(md),
 		.count = batch->count,
 	};

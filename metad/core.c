@@ -2,7 +2,7 @@
 /*
  * core: the daemon's life.
  *
- *   metad_start: replay (synchronous) --> listening --format, if new--> ready: requests are served
+ *   metad_start: replay (synchronous) --> listening --format, if new; raise, if of an older build--> ready: requests are served
  *   metad_stop:  no new requests --> batches answered --> journal closed --> freed, `stopped`
  *   a failure:   on_fatal once; every request from then on gets ERR_STOPPED; the owner ends the process
  *
@@ -245,6 +245,23 @@ static void format(struct metad *md)
 		CHECK(metad__config_set(md, CONFIG_SERVER_DOWN_AFTER, md->options.down_after_ms, on_tick, NULL));
 }
 
+static void on_raised(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	if (!res || status)
+		return; /* the journal has failed: on_fatal knows */
+	log_line(md->options.log, LOG_INFO, "cluster-version-raised", "from=%u to=%u", (unsigned)(uintptr_t)arg,
+		md->state.meta.version);
+	set_ready(md);
+}
+
+/* One replica is all there is, and it speaks the new version. Nothing else is under way: no entry is written at the old one behind it. */
+static void raise_version(struct metad *md)
+{
+	md->cmd.type = STATE_CMD_RAISE;
+	md->cmd.raise.version = STATE_CLUSTER_VERSION;
+	CHECK(metad__submit(md, on_raised, (void *)(uintptr_t)md->state.meta.version));
+}
+
 static void set_defaults(struct metad_options *o)
 {
 	o->default_policy = o->default_policy ? o->default_policy : "rs-4-2";
@@ -352,6 +369,7 @@ static int open_journal(struct metad *md, struct err *err)
 	struct journal_options o = {
 		.dir = md->dir,
 		.backend = md->options.backend,
+		.derived = &state_reverse,
 		.segment_bytes = md->options.log_segment_bytes,
 		.entry_growth_bytes = LIMIT_LOG_ENTRY_BYTES + METAD_ENTRY_ROWS * STATE_ROW_MEMORY_BYTES,
 		.room_bytes = METAD_ROOM_BYTES,
@@ -432,10 +450,12 @@ int metad_start(struct io *io, const struct metad_options *options, struct metad
 	md->base_ms = md->logged_ms = md->tick_ms = md->state.meta.time_ms;
 	md->gc.round = md->base_ms;
 	md->base_ns = md->started_ns = io_now_ns(io);
-	if (md->state.formatted)
-		md->ready = true;
-	else
+	if (!md->state.formatted)
 		format(md);
+	else if (md->state.meta.version < STATE_CLUSTER_VERSION)
+		raise_version(md);
+	else
+		md->ready = true;
 	metad__drive_timer(md);
 	metad__background_start(md);
 	*ret_metad = md;

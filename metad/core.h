@@ -21,6 +21,7 @@
 #include "common/rpc/rpc.h"
 #include "metad/metad.h"
 #include "metad/plan/gc.h"
+#include "metad/repeats.h"
 #include "metad/state/state.h"
 #include "proto/metad.pb-c.h"
 
@@ -94,6 +95,8 @@ struct fleet_disk {
 	uint64_t confirming;          /* generation for which a command is under way */
 	bool failing;                 /* a command is under way */
 	uint64_t slow_until_ms;       /* state time: clients found it slow; 0: never */
+	uint64_t damaged_from_ms;     /* state time from which damaged copies were counted, for a day */
+	uint32_t damaged;             /* that it has confirmed since then */
 	uint64_t drops_due_ms;        /* state time before which no drop row of the disk is due */
 	uint64_t drops_next_ms;       /* least due time that the running pass over them has seen */
 	uint64_t key_generation;      /* of receipt_key; 0: not derived yet */
@@ -215,6 +218,7 @@ struct metad {
 	struct rpc_server *server;
 	struct metrics_http *http; /* NULL: none */
 	struct rng rng;
+	struct repeats refusals; /* of servers and disks, that ask again */
 
 	bool ready; /* formatted: requests are served */
 	bool stopping;
@@ -316,6 +320,10 @@ uint64_t metad__silent_ms(const struct metad *md, uint32_t server);
 /* A client found these disks slow. A hint for the others; nothing here depends on it. */
 void metad__note_slow(struct metad *md, const uint32_t *disks, size_t count);
 bool metad__is_slow(const struct metad *md, uint32_t disk);
+/* A copy on the disk was confirmed to be damaged. */
+void metad__note_damaged(struct metad *md, uint32_t disk);
+/* So many were within a day, since it registered last. */
+uint32_t metad__damaged(const struct metad *md, uint32_t disk);
 void metad__check_silence(struct metad *md);
 uint64_t metad__heartbeat_ms(const struct metad *md);
 void metad__take_troubles(struct metad *md, uint32_t server, Craton__DiskTrouble *const *troubles, size_t count);

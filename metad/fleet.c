@@ -44,12 +44,13 @@ const struct hmac_key *metad__receipt_key(struct metad *md, const struct state_d
 const struct token_key *metad__token_key(struct metad *md)
 {
 	const struct state_token_key *key = &md->state.meta.token_keys[0];
+	uint8_t derived[TOKEN_KEY_BYTES];
 
 	if (key[1].id && key->created_ms + METAD_TOKEN_SETTLE_MS > metad__now_ms(md))
 		key++;
 	if (md->token_key.id != key->id) {
-		CHECK(auth_derive(md->options.secret, "token", slice_of(key->salt, sizeof(key->salt)),
-			      md->token_key.key) == 0);
+		CHECK(auth_derive(md->options.secret, "token", slice_of(key->salt, sizeof(key->salt)), derived) == 0);
+		hmac_key_init(&md->token_key.key, derived);
 		md->token_key.id = key->id;
 	}
 	return &md->token_key;
@@ -105,6 +106,26 @@ uint64_t metad__silent_ms(const struct metad *md, uint32_t server)
 bool metad__is_slow(const struct metad *md, uint32_t disk)
 {
 	return md->disks[disk].slow_until_ms > metad__now_ms(md);
+}
+
+enum { DAMAGE_MS = 24 * 3600 * 1000 };
+
+uint32_t metad__damaged(const struct metad *md, uint32_t disk)
+{
+	const struct fleet_disk *f = &md->disks[disk];
+
+	return metad__now_ms(md) < f->damaged_from_ms + DAMAGE_MS ? f->damaged : 0;
+}
+
+void metad__note_damaged(struct metad *md, uint32_t disk)
+{
+	struct fleet_disk *f = &md->disks[disk];
+
+	if (metad__damaged(md, disk) == 0) {
+		f->damaged = 0;
+		f->damaged_from_ms = metad__now_ms(md);
+	}
+	f->damaged++;
 }
 
 void metad__note_slow(struct metad *md, const uint32_t *disks, size_t count)

@@ -36,14 +36,32 @@ static void wire_keys(struct metad *md, Craton__TokenKey ***ret_keys, size_t *re
 	*ret_count = n;
 }
 
+static uint64_t server_key(const Craton__RegisterRequest *msg)
+{
+	return repeats_key(0, slice_of(msg->server_uuid.data, msg->server_uuid.len));
+}
+
+/* It asks again: is this one to be logged? */
+static bool is_news(struct metad *md, const Craton__RegisterRequest *msg, const char *path, int status, uint64_t *ret_times)
+{
+	uint64_t whose = server_key(msg), key;
+
+	key = repeats_key(whose, slice_of(msg->name, strlen(msg->name)));
+	key = repeats_key(key, slice_of(path, strlen(path)));
+	key = repeats_key(key, slice_of(&status, sizeof(status)));
+	return repeats_say(&md->refusals, whose, key, io_now_ns(md->io) / 1000000, ret_times);
+}
+
 static void refuse(struct metad *md, struct rpc_req *req, int status, const char *text)
 {
 	const Craton__RegisterRequest *msg = (const Craton__RegisterRequest *)req->msg;
 	Craton__RegisterReply reply = CRATON__REGISTER_REPLY__INIT;
+	uint64_t times;
 
 	reply.error = (char *)(uintptr_t)text;
-	log_line(md->options.log, LOG_WARN, "register-refused", "server=%s address=%s error=%s text=%s", msg->name,
-		msg->address, err_name(status), text);
+	if (is_news(md, msg, "", status, &times))
+		log_line(md->options.log, LOG_WARN, "register-refused", "server=%s address=%s error=%s times=%llu text=%s",
+			msg->name, msg->address, err_name(status), (unsigned long long)times, text);
 	rpc_reply(req, &(struct rpc_reply){.status = status, .msg = &reply.base});
 }
 
@@ -86,7 +104,10 @@ static void on_registered(struct metad *md, void *arg, int status, const struct 
 	const Craton__RegisterRequest *msg = (const Craton__RegisterRequest *)req->msg;
 	Craton__RegisterReply reply = CRATON__REGISTER_REPLY__INIT;
 	char text[REFUSAL_BYTES];
+	uint64_t times;
 
+	if (res && !status)
+		repeats_forget(&md->refusals, server_key(msg));
 	for (uint32_t i = 0; res && i < res->count; i++) {
 		const struct state_disk_result *r = &res->disks[i];
 		Craton__DiskRegistered *out = &sc->registered[i];
@@ -105,8 +126,10 @@ static void on_registered(struct metad *md, void *arg, int status, const struct 
 				msg->name, msg->disks[i]->path);
 		} else {
 			reply.error = (char *)(uintptr_t)refusal_of(md, msg->disks[i], r->status, text);
-			log_line(md->options.log, LOG_WARN, "disk-refused", "server=%s path=%s error=%s text=%s",
-				msg->name, msg->disks[i]->path, err_name(r->status), reply.error);
+			if (is_news(md, msg, msg->disks[i]->path, r->status, &times))
+				log_line(md->options.log, LOG_WARN, "disk-refused",
+					"server=%s path=%s error=%s times=%llu text=%s", msg->name, msg->disks[i]->path,
+					err_name(r->status), (unsigned long long)times, reply.error);
 		}
 	}
 	if (res) {

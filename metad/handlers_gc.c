@@ -197,41 +197,6 @@ static void refuse(struct metad *md, struct rpc_req *req, const char *text)
 	rpc_reply_status(req, ERR_INVAL);
 }
 
-/* Blocks with chunks on the disk, by id, from the reverse index; what counts is the block's own row. */
-struct named_walk {
-	struct kv_scan scan;
-	struct metad *md;
-	uint32_t disk;
-	uint64_t to;
-	struct state_block *row; /* the block */
-	bool started;
-};
-
-static bool named_next(struct named_walk *w)
-{
-	uint64_t block;
-
-	for (;;) {
-		if (w->started)
-			kv_scan_next(&w->scan);
-		w->started = true;
-		if (!kv_scan_valid(&w->scan) || !state_key_parse_disk_block(w->scan.key, w->disk, &block) ||
-			block >= w->to)
-			return false;
-		if (state_block_get(&w->md->state, block, w->row) == 0)
-			return true;
-	}
-}
-
-static void named_begin(struct named_walk *w, struct metad *md, uint32_t disk, uint64_t from, uint64_t to)
-{
-	struct state_key key;
-
-	*w = (struct named_walk){.md = md, .disk = disk, .to = to, .row = &md->gc.scratch->row};
-	state_key_disk_block(&key, disk, from);
-	kv_seek(md->state.kv, &w->scan, state_key_slice(&key));
-}
-
 static bool lies_on(const struct state_block *row, uint8_t index, uint32_t disk)
 {
 	return row->chunks[index].present && row->chunks[index].disk == disk;
@@ -255,17 +220,18 @@ static const char *check_digests(const Craton__InventoryRequest *msg)
 static uint64_t sum_ranges(struct metad *md, const Craton__InventoryRequest *msg, size_t *ret_count)
 {
 	struct metad_gc_scratch *sc = md->gc.scratch;
+	const struct state_block *row = &sc->row;
+	struct state_reverse_walk walk;
 	uint64_t next = msg->to;
-	struct named_walk w;
 	size_t n = 0;
-	int rows = 0;
 
-	named_begin(&w, md, msg->disk, msg->from, msg->to);
-	while (named_next(&w)) {
-		uint64_t range = w.row->id / INVENTORY_RANGE_BLOCKS;
+	state_reverse_begin(&md->state, msg->disk, msg->from, msg->to, &walk);
+	while (state_reverse_next(&walk, &sc->row)) {
+		uint64_t range = row->id / INVENTORY_RANGE_BLOCKS;
 
 		if (n == 0 || sc->mine[n - 1].range != range) {
-			if (n == LIMIT_INVENTORY_RANGES || (n && rows >= METAD_SCAN_ROWS - INVENTORY_RANGE_BLOCKS)) {
+			if (n == LIMIT_INVENTORY_RANGES ||
+				(n && walk.looked > METAD_SCAN_ROWS - INVENTORY_RANGE_BLOCKS)) {
 				next = range * INVENTORY_RANGE_BLOCKS;
 				break;
 			}
@@ -273,15 +239,14 @@ static uint64_t sum_ranges(struct metad *md, const Craton__InventoryRequest *msg
 			sc->mine[n].digest = 0;
 			sc->mine[n++].count = 0;
 		}
-		for (uint8_t i = 0; i < w.row->width; i++) {
-			if (!lies_on(w.row, i, msg->disk))
+		for (uint8_t i = 0; i < row->width; i++) {
+			if (!lies_on(row, i, msg->disk))
 				continue;
-			sc->mine[n - 1].digest += inventory_digest(w.row->id, i, w.row->chunks[i].incarnation);
+			sc->mine[n - 1].digest += inventory_digest(row->id, i, row->chunks[i].incarnation);
 			sc->mine[n - 1].count++;
 		}
-		rows++;
 	}
-	kv_scan_end(&w.scan);
+	state_reverse_end(&walk);
 	*ret_count = n;
 	return next;
 }
@@ -361,21 +326,22 @@ static bool listed(const Craton__InventoryRequest *msg, const struct state_copy 
 static void find_missing(struct metad *md, const Craton__InventoryRequest *msg, Craton__InventoryReply *reply)
 {
 	struct metad_gc_scratch *sc = md->gc.scratch;
-	struct named_walk w;
+	const struct state_block *row = &sc->row;
+	struct state_reverse_walk walk;
 
 	reply->missing = sc->copies;
-	named_begin(&w, md, msg->disk, msg->from, reply->next);
-	while (named_next(&w) && reply->n_missing < STATE_COPIES)
-		for (uint8_t i = 0; i < w.row->width && reply->n_missing < STATE_COPIES; i++) {
+	state_reverse_begin(&md->state, msg->disk, msg->from, reply->next, &walk);
+	while (reply->n_missing < STATE_COPIES && state_reverse_next(&walk, &sc->row))
+		for (uint8_t i = 0; i < row->width && reply->n_missing < STATE_COPIES; i++) {
 			struct state_copy copy = {
-				.block = w.row->id, .index = i, .incarnation = w.row->chunks[i].incarnation};
+				.block = row->id, .index = i, .incarnation = row->chunks[i].incarnation};
 
-			if (!lies_on(w.row, i, msg->disk) || listed(msg, &copy))
+			if (!lies_on(row, i, msg->disk) || listed(msg, &copy))
 				continue;
 			sc->copies[reply->n_missing] = put_copy(&sc->copy[reply->n_missing], &copy);
 			reply->n_missing++;
 		}
-	kv_scan_end(&w.scan);
+	state_reverse_end(&walk);
 }
 
 static void answer_copies(struct metad *md, struct rpc_req *req, uint32_t orphans)

@@ -252,6 +252,7 @@ static void on_damaged(struct metad *md, void *arg, int status, const struct sta
 
 	if (res && !status) {
 		md->repair->damaged++;
+		metad__note_damaged(md, v->disk);
 		log_line(md->options.log, LOG_WARN, "chunk-damaged", "block=%llu index=%u disk=%u incarnation=%u",
 			(unsigned long long)v->block, v->index, v->disk, v->incarnation);
 	}
@@ -302,8 +303,9 @@ void metad__repair_results(struct metad *md, const Craton__HeartbeatRequest *msg
 		const Craton__RepairResult *r = msg->repairs[i];
 		const struct state_disk *disk = state_disk_at(&md->state, r->disk);
 
-		if (!disk || disk->server != msg->server || disk->generation != r->generation || r->block == 0 ||
-			r->index >= LIMIT_WIDTH)
+		/* One that does not know of a restore yet speaks of the time before it. */
+		if (!disk || disk->server != msg->server || disk->generation != r->generation ||
+			!state_disk_knows(&md->state, disk) || r->block == 0 || r->index >= LIMIT_WIDTH)
 			continue;
 		if (r->check)
 			take_check(md, r);
@@ -554,9 +556,14 @@ static uint64_t env_free(void *ctx, const struct state_disk *disk, uint64_t chun
 	return metad__disk_free(ctx, disk, chunk_bytes);
 }
 
+static uint32_t env_damaged(void *ctx, uint32_t disk)
+{
+	return metad__damaged(ctx, disk);
+}
+
 void metad__repair_init(struct metad *md)
 {
-	struct repair_env env = {.silent_ms = env_silent, .free_bytes = env_free, .ctx = md};
+	struct repair_env env = {.silent_ms = env_silent, .free_bytes = env_free, .damaged = env_damaged, .ctx = md};
 
 	md->repair = MEM_NEW(struct metad_repair);
 	plan_repair_init(&md->repair->plan, &env, &md->rng, md->candidates);

@@ -235,6 +235,17 @@ static void reasons_fleet(struct metad *md, struct answer *a)
 	}
 }
 
+/* They are given once: whoever hears of it late cannot add the disk that he needs. */
+static void reasons_numbers(struct metad *md, struct answer *a)
+{
+	const struct state_meta *meta = &md->state.meta;
+
+	if (meta->next_disk > LIMIT_DISKS / 8 * 7 || meta->next_server > STATE_SERVERS / 8 * 7)
+		reason(a, "numbers-scarce", false,
+			"%u disks and %u servers were registered in this cluster's life, of %d each: plan a new cluster before they end",
+			meta->next_disk - 1, meta->next_server - 1, LIMIT_DISKS);
+}
+
 static void reasons_space(struct metad *md, struct answer *a)
 {
 	uint64_t full = state_config(&md->state, CONFIG_DISK_FULL), near = state_config(&md->state, CONFIG_DISK_NEAR_FULL);
@@ -336,6 +347,7 @@ static void fill_answer(struct metad *md, struct answer *a)
 	metad__repair_status(md, &a->repair, add_reason, a);
 	a->reply.repair = &a->repair;
 	reasons_restore(md, a);
+	reasons_numbers(md, a);
 	if (!io_addr_is_loopback(&md->options.listen))
 		reason(a, "plaintext", false, "connections beyond this host are neither encrypted nor authenticated");
 	uuid_format(&md->state.meta.cluster, a->cluster);

@@ -79,6 +79,7 @@ static int restore(struct metad_program *p, struct err *err)
 			.file = p->options.restore,
 			.cluster = p->options.common.cluster_uuid,
 			.restores = (uint32_t)p->options.restores,
+			.force = p->options.force,
 			.backend = &kv_lmdb,
 			.log_segment_bytes = p->options.log_segment,
 			.done = on_restored,

@@ -51,6 +51,11 @@ static const struct opt table[] = {
 		.cli_only = true,
 		.arg = "N",
 		.help = "with --restore: restores that the disks have seen, as metad says where it refuses them"},
+	{.name = "force",
+		.type = OPT_FLAG,
+		OPTION(force),
+		.cli_only = true,
+		.help = "with --restores: believe a number that is far from what the backup knows"},
 	DAEMON_STORE_OPTS(struct metad_program_options, "where this server is found by the others"),
 	{0},
 };
@@ -110,8 +115,8 @@ int metad_options_parse(struct io *io, struct metad_program_options *o, int argc
 		return rc;
 	if (o->restore)
 		return derive_restore(o, io, err);
-	if (o->restores)
-		return err_set(err, ERR_INVAL, "--restores goes with --restore");
+	if (o->restores || o->force)
+		return err_set(err, ERR_INVAL, "--restores and --force go with --restore");
 	rc = daemon_options_load(&o->common, io, err);
 	return rc < 0 ? rc : derive(o, err);
 }

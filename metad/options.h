@@ -10,6 +10,7 @@ struct metad_program_options {
 	struct daemon_options common;
 	const char *policy, *restore;
 	uint64_t cell_bytes, chunk_bytes, log_segment, restores;
+	bool force;
 	/* derived */
 	struct metad_options server; /* without log and callbacks */
 };

@@ -120,6 +120,14 @@ static int look_at_row(void *ctx, struct slice key, struct slice value)
 
 static int check_numbers(struct restore *r)
 {
+	if (r->meta.version > STATE_CLUSTER_VERSION)
+		return err_set(&r->err, ERR_VERSION, "%s is of cluster version %u, this binary speaks %u: use a newer binary",
+			r->o.file, r->meta.version, STATE_CLUSTER_VERSION);
+	if (r->o.restores > r->restored.count + RESTORE_PLAUSIBLE && !r->o.force)
+		return err_set(&r->err, ERR_RANGE,
+			"%s is of a cluster that was restored %u times, and --restores %u says that its disks have seen %u more: that "
+			"many are used up for good, of %d; compare it with what metad's log says, and add --force if it is meant",
+			r->o.file, r->restored.count, r->o.restores, r->o.restores - r->restored.count, STATE_RESTORES);
 	if (state_restore_possible(&r->meta, &r->restored, r->o.restores))
 		return 0;
 	return err_set(&r->err, ERR_RANGE,
@@ -281,15 +289,18 @@ static bool is_buffered(struct restore *r)
 static size_t make_entry(struct restore *r)
 {
 	struct state_entry header = {
-		.cluster_version = STATE_CLUSTER_VERSION, .time_ms = r->check.header.state_ms, .count = 1};
+		.cluster_version = r->meta.version, .time_ms = r->check.header.state_ms, .count = 2};
 	struct state_cmd *cmd = MEM_NEW(struct state_cmd);
 	struct wcursor w;
 
+	wcursor_init(&w, r->entry, sizeof(r->entry));
+	wcursor_zeros(&w, STATE_ENTRY_HEADER_BYTES);
+	cmd->type = STATE_CMD_RAISE; /* the backup may be of an older build */
+	cmd->raise.version = STATE_CLUSTER_VERSION;
+	state_cmd_encode(cmd, &w);
 	cmd->type = STATE_CMD_RESTORED;
 	io_random(r->io, cmd->restored.salt, sizeof(cmd->restored.salt));
 	cmd->restored.seen = r->o.restores;
-	wcursor_init(&w, r->entry, sizeof(r->entry));
-	wcursor_zeros(&w, STATE_ENTRY_HEADER_BYTES);
 	state_cmd_encode(cmd, &w);
 	CHECK(!w.failed);
 	state_entry_encode(&header, r->entry);

@@ -11,11 +11,18 @@
 #include "common/io/io.h"
 #include "common/kv/kv.h"
 
+/*
+ * A cluster's numbers last for STATE_RESTORES restores, and each one that a backup does not know of uses one up. So many of them are believed at
+ * once; a greater number is more likely a slip, which could not be undone.
+ */
+enum { RESTORE_PLAUSIBLE = 16 };
+
 struct restore_options {
 	const char *dir;  /* exists, and holds no metadata */
 	const char *file; /* the backup */
 	struct uuid cluster;
 	uint32_t restores; /* that the disks have seen, if more than the backup knows of */
+	bool force;        /* also if that is more than RESTORE_PLAUSIBLE more */
 	const struct kv_backend *backend;
 	uint64_t log_segment_bytes;                          /* 0: 64 MiB */
 	void (*done)(void *ctx, int code, const char *text); /* text: what was done, or what went wrong; never from inside */

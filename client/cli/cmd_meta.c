@@ -17,12 +17,14 @@
 struct values {
 	struct cli_common common;
 	uint64_t restores;
+	bool force;
 };
 
 static const struct opt opts[] = {
 	CLI_COMMON_OPTS(struct values),
 	{.name = "restores", .type = OPT_U64, .offset = offsetof(struct values, restores), .arg = "N",
          .help = "restore: number of restores that the disks have seen, as metad says where it refuses them"},
+	{.name = "force", .type = OPT_FLAG, .offset = offsetof(struct values, force), .help = "restore: also if N is far from what the backup knows"},
 	{0},
 };
 
@@ -157,7 +159,8 @@ static int restore(struct cli *cli, const char *dir, const char *file)
 		return CLI_FAILED;
 	snprintf(restores, sizeof(restores), "%llu", (unsigned long long)v->restores);
 	exit_code = tool_run(cli, "craton-metad",
-	                     (const char *const[]){"--restore", file, "--dir", dir, "-c", config, "--restores", restores, NULL});
+	                     (const char *const[]){"--restore", file, "--dir", dir, "-c", config, "--restores", restores,
+	                                           v->force ? "--force" : NULL, NULL});
 	mem_free(config);
 	return exit_code;
 }
@@ -175,7 +178,7 @@ static int run(struct cli *cli)
 
 const struct cli_command cmd_meta = {
 	.name = "meta",
-	.args = "backup FILE | restore DIR FILE [--restores N]",
+	.args = "backup FILE | restore DIR FILE [--restores N [--force]]",
 	.summary = "save the metadata, and make them anew from a backup",
 	.details = "`backup` writes all metadata as they are now, while the store goes on, to FILE (`-`: standard output). Chunks are not in it.\n"
 	           "`restore` makes the metadata in DIR, where no metadata lie, of a backup of the configuration's cluster; metad is not running\n"

@@ -195,6 +195,49 @@ static void op_rmdir(fuse_req_t fuse, fuse_ino_t dir, const char *name)
 	cr_rmdir_async(r->mount->store, dir, name, &r->op);
 }
 
+static void answer_rename(struct mount_req *r)
+{
+	if (mount__failure(r) && r->writer && r->writer->hidden_dir)
+		mount__writer_named(r->mount, r->writer);
+	mount__req_error(r, mount__failure(r));
+}
+
+static void rename_now(struct mount_req *r)
+{
+	mount__req_then(r, answer_rename);
+	cr_rename_async(r->mount->store, r->from_dir, r->from_name, r->inode, r->name, 0, &r->op);
+}
+
+/* Whether it has got its other name or not, the rename is what was asked for. */
+static void replaced_kept(struct mount_req *r)
+{
+	struct mount *m = r->mount;
+
+	if (!mount__failure(r)) {
+		pthread_mutex_lock(&m->lock);
+		r->writer->hidden_dir = r->inode;
+		pthread_mutex_unlock(&m->lock);
+	}
+	rename_now(r);
+}
+
+/* As unlink_found, for who writes to the file that is about to be replaced. A second name, so that there is one of the two at any moment. */
+static void replaced_found(struct mount_req *r)
+{
+	struct mount *m = r->mount;
+	char hidden[MOUNT_HIDDEN_BYTES];
+
+	if (!mount__failure(r) && r->stat.type == CR_TYPE_FILE && r->stat.nlink == 1)
+		r->writer = mount__writer_get(m, r->stat.inode);
+	if (!r->writer) {
+		rename_now(r);
+		return;
+	}
+	mount__req_then(r, replaced_kept);
+	mount__hidden_name(r->stat.inode, hidden);
+	cr_link_async(m->store, r->stat.inode, r->inode, hidden, &r->stat, &r->op);
+}
+
 static void op_rename(
 	fuse_req_t fuse, fuse_ino_t dir, const char *name, fuse_ino_t new_dir, const char *new_name, unsigned flags)
 {
@@ -204,8 +247,16 @@ static void op_rename(
 		fuse_reply_err(fuse, EINVAL);
 		return;
 	}
-	r = start(fuse, dir, answer_nothing);
-	cr_rename_async(r->mount->store, dir, name, new_dir, new_name, flags ? CR_RENAME_NOREPLACE : 0, &r->op);
+	r = start(fuse, new_dir, answer_nothing);
+	if (flags || !mount__writers_any(r->mount)) {
+		cr_rename_async(r->mount->store, dir, name, new_dir, new_name, flags ? CR_RENAME_NOREPLACE : 0, &r->op);
+		return;
+	}
+	r->name = mem_strdup(new_name);
+	r->from_dir = dir;
+	r->from_name = mem_strdup(name);
+	mount__req_then(r, replaced_found);
+	cr_lookup_async(r->mount->store, new_dir, new_name, &r->stat, &r->op);
 }
 
 /* Devices, pipes and sockets have no place in the store; files are made by create. */

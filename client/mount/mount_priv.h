@@ -117,7 +117,9 @@ struct mount_req {
 	uint64_t cut;                        /* the length that the file is to get */
 	void (*after)(struct mount_req *r);  /* what the writer's part of this request is followed by */
 	struct list wait;                    /* mount_writer.queue */
-	char *name;                          /* unlink: in directory `inode` */
+	char *name;                          /* unlink, rename: in directory `inode` */
+	uint64_t from_dir;                   /* rename: what is to get that name */
+	char *from_name;
 	bool plus;                           /* listings: with attributes */
 	struct cr_df df;
 	struct mount_dir *dir;
@@ -178,6 +180,8 @@ struct mount_writer *mount__writer_get(struct mount *m, uint64_t inode);
 /* The same, made if there is none: with this file open, or none, of this size. */
 struct mount_writer *mount__writer_make(struct mount *m, uint64_t inode, struct cr_file *file, uint64_t size);
 void mount__writer_put(struct mount *m, struct mount_writer *w);
+/* It keeps the name that it had, after all: the hidden one goes. */
+void mount__writer_named(struct mount *m, struct mount_writer *w);
 /* True if there is one of any inode. */
 bool mount__writers_any(struct mount *m);
 /* Where a file lies that was removed while it was written. */

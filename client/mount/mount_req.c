@@ -57,6 +57,7 @@ void mount__req_end(struct mount_req *r)
 	if (r->writer)
 		mount__writer_put(m, r->writer);
 	mem_free(r->name);
+	mem_free(r->from_name);
 	mem_free(r);
 	/* The last thing that touches the mount: who ends it waits for no requests. */
 	pthread_mutex_lock(&m->lock);

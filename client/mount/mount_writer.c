@@ -11,8 +11,8 @@
  *    after it. What is started under `lock` reaches the library in that order.
  * 3. The first error is sticky, as in the library: it is reported by every later write, flush and fsync, until the last handle is gone.
  *    What was accepted and is lost counts no more: the file is for its readers as long as what was committed.
- * 4. The store takes nothing more for a file without a name. One that loses its last name here (mount_name.c) gets another instead, which
- *    goes with the last handle, or with the mount.
+ * 4. The store takes nothing more for a file without a name. One that loses its last name here, to an unlink or to another file
+ *    (mount_name.c), gets another instead, which goes with the last handle, or with the mount.
  */
 #include "client/mount/mount_priv.h"
 
@@ -115,6 +115,14 @@ static void remove_hidden(struct mount *m, const struct mount_writer *w)
 	r->inode = w->inode;
 	mount__hidden_name(w->inode, name);
 	cr_unlink_async(m->store, w->hidden_dir, name, &r->op);
+}
+
+void mount__writer_named(struct mount *m, struct mount_writer *w)
+{
+	remove_hidden(m, w);
+	pthread_mutex_lock(&m->lock);
+	w->hidden_dir = 0;
+	pthread_mutex_unlock(&m->lock);
 }
 
 void mount__writer_put(struct mount *m, struct mount_writer *w)

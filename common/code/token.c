@@ -37,6 +37,14 @@ void token_hmac(const uint8_t key[TOKEN_KEY_BYTES], const void *data, size_t len
 	memcpy(ret_mac, mac, TOKEN_MAC_BYTES);
 }
 
+static void sign(const struct token_key *key, const uint8_t *bytes, uint8_t ret_mac[TOKEN_MAC_BYTES])
+{
+	uint8_t mac[HMAC_BYTES];
+
+	hmac_once(&key->key, bytes, TOKEN_SIGNED_BYTES, mac);
+	memcpy(ret_mac, mac, TOKEN_MAC_BYTES);
+}
+
 void token_seal(const struct token *t, const struct token_key *key, uint8_t ret_bytes[TOKEN_BYTES])
 {
 	struct wcursor w;
@@ -55,7 +63,7 @@ void token_seal(const struct token *t, const struct token_key *key, uint8_t ret_
 	wcursor_u32(&w, t->incarnation);
 	wcursor_zeros(&w, 8);
 	CHECK(!w.failed && w.len == TOKEN_SIGNED_BYTES);
-	token_hmac(key->key, ret_bytes, TOKEN_SIGNED_BYTES, ret_bytes + TOKEN_SIGNED_BYTES);
+	sign(key, ret_bytes, ret_bytes + TOKEN_SIGNED_BYTES);
 }
 
 static const struct token_key *find_key(const struct token_key *keys, size_t key_count, uint8_t id)
@@ -79,7 +87,7 @@ int token_open(struct slice bytes, const struct token_key *keys, size_t key_coun
 	key = find_key(keys, key_count, bytes.data[1]);
 	if (!key)
 		return ERR_TOKEN;
-	token_hmac(key->key, bytes.data, TOKEN_SIGNED_BYTES, mac);
+	sign(key, bytes.data, mac);
 	if (CRYPTO_memcmp(mac, bytes.data + TOKEN_SIGNED_BYTES, sizeof(mac)) != 0)
 		return ERR_TOKEN;
 

@@ -32,9 +32,10 @@ struct token {
 	uint8_t rights;
 };
 
+/* Each chunk that is written or read has a token: the key is prepared. */
 struct token_key {
 	uint8_t id;
-	uint8_t key[TOKEN_KEY_BYTES];
+	struct hmac_key key;
 };
 
 void token_seal(const struct token *t, const struct token_key *key, uint8_t ret_bytes[TOKEN_BYTES]);

@@ -9,6 +9,33 @@
 
 enum { IO_SOCK_BACKLOG = 4096 }; /* a whole training job connects at once; the kernel cuts it to somaxconn */
 
+/*
+ * Within one host there is no path to be gentle to, and pacing (bbr, fq) costs a timer for every few packets: a tenth of the CPU of a
+ * put. So sockets begin with another choice: a connection that bbr had to itself for a moment only is paced for as long as it lives,
+ * whatever it is told later.
+ */
+static void io_sock_unpace(int fd)
+{
+	static const char unpaced[] = "cubic";
+
+	/* Not to be had everywhere; the connection works without. */
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced, sizeof(unpaced) - 1);
+}
+
+/* Other paths are left to the system's choice, which a new socket knows. */
+static void io_sock_as_system(int fd, int family)
+{
+	char name[16]; /* TCP_CA_NAME_MAX */
+	socklen_t len = sizeof(name);
+	int fresh = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fresh < 0)
+		return;
+	if (getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, name, &len) == 0)
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, len);
+	close(fresh);
+}
+
 int io_sock_open(const struct io_addr *to, bool is_nonblocking)
 {
 	int type = SOCK_STREAM | SOCK_CLOEXEC | (is_nonblocking ? SOCK_NONBLOCK : 0);
@@ -17,7 +44,10 @@ int io_sock_open(const struct io_addr *to, bool is_nonblocking)
 	if (to->family != 4 && to->family != 6)
 		return ERR_INVAL;
 	fd = socket(to->family == 6 ? AF_INET6 : AF_INET, type, 0);
-	return fd < 0 ? io__err(errno) : fd;
+	if (fd < 0)
+		return io__err(errno);
+	io_sock_unpace(fd); /* what a listener accepts begins as it is itself */
+	return fd;
 }
 
 static int io_sock_ends(int fd, struct sockaddr_in6 *self, struct sockaddr_in6 *peer)
@@ -31,27 +61,15 @@ static int io_sock_ends(int fd, struct sockaddr_in6 *self, struct sockaddr_in6 *
 	return 0;
 }
 
-/*
- * Within one host there is no path to be gentle to, and pacing (bbr, fq) costs a timer for every few packets: a tenth of the CPU of a
- * put. Other paths are left to the system's choice.
- */
-static void io_sock_unpaced(int fd, const struct sockaddr_in6 *self, const struct sockaddr_in6 *peer)
+static void io_sock_tune(int fd, const struct sockaddr_in6 *self, const struct sockaddr_in6 *peer)
 {
-	static const char unpaced[] = "cubic";
 	struct io_addr from, to;
+	int one = 1;
 
 	io__addr_from_os(self, &from);
 	io__addr_from_os(peer, &to);
-	/* Not to be had everywhere; the connection works without. */
-	if (from.family == to.family && memcmp(from.ip, to.ip, sizeof(from.ip)) == 0)
-		(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced, sizeof(unpaced) - 1);
-}
-
-static void io_sock_tune(int fd, const struct sockaddr_in6 *self, const struct sockaddr_in6 *peer)
-{
-	int one = 1;
-
-	io_sock_unpaced(fd, self, peer);
+	if (from.family != to.family || memcmp(from.ip, to.ip, sizeof(from.ip)) != 0)
+		io_sock_as_system(fd, self->sin6_family);
 	/* Fails only if the peer is already gone, which the next operation reports. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }

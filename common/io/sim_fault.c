@@ -78,17 +78,29 @@ void sim_dir_fail(struct io *io, const char *path, int code)
 	CHECK(!path || (dir && dir->tree == dir->number));
 	host->disk.failing_tree = dir ? dir->number : 0;
 	host->disk.failing_code = code;
+	host->disk.failing_reads = false;
+}
+
+void sim_dir_unreadable(struct io *io, const char *path, int code)
+{
+	sim_dir_fail(io, path, code);
+	sim_host_of(io)->disk.failing_reads = true;
+}
+
+static int is_failing(const struct sim_host *host, const struct sim_inode *inode)
+{
+	return host->disk.failing_tree && inode->tree == host->disk.failing_tree ? host->disk.failing_code : 0;
 }
 
 int sim__disk_broken(const struct sim_host *host, const struct sim_inode *inode)
 {
-	return host->disk.failing_tree && inode->tree == host->disk.failing_tree ? host->disk.failing_code : 0;
+	return host->disk.failing_reads ? 0 : is_failing(host, inode);
 }
 
 int sim__disk_fault(struct sim_host *host, const struct sim_inode *inode, enum sim_fault what)
 {
 	struct sim_fault_row *row = &host->disk.faults[what];
-	int code = sim__disk_broken(host, inode);
+	int code = what == SIM_FAULT_READ ? is_failing(host, inode) : sim__disk_broken(host, inode);
 
 	if (code || row->left == 0 || --row->left > 0)
 		return code;

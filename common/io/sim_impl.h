@@ -63,6 +63,7 @@ struct sim_disk {
 	bool is_full;
 	uint64_t failing_tree; /* 0: none */
 	int failing_code;
+	bool failing_reads; /* and nothing else */
 	enum sim_loss loss;
 	struct {
 		uint64_t left; /* syncs until it strikes; 0: off */

@@ -114,6 +114,7 @@ static int open_kv(struct journal *j, const char *dir, struct err *err)
 	const struct kv_options options = {
 		.dir = dir,
 		.backend = j->options.backend,
+		.derived = j->options.derived,
 		.freeze_bytes = j->options.freeze_bytes,
 		.freeze_ms = j->options.freeze_ms,
 		.room_bytes = j->options.room_bytes,

@@ -19,6 +19,7 @@ struct journal_entry;
 struct journal_options {
 	const char *dir; /* exists; gets subdirectories log/ and kv/ */
 	const struct kv_backend *backend;
+	const struct kv_derived *derived; /* of kv_options */
 	uint64_t segment_bytes;           /* of the log; 0: 64 MiB */
 	uint64_t freeze_bytes, freeze_ms; /* see kv_options */
 	uint64_t entry_growth_bytes;      /* the most by which one entry's apply lets the table's memory grow */

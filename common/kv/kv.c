@@ -42,6 +42,7 @@ struct kv_waiter {
 struct kv {
 	struct io *io;
 	const struct kv_backend *backend;
+	const struct kv_derived *derived;
 	void *store;
 	uint64_t freeze_bytes, freeze_ns;
 	void (*on_fatal)(void *ctx, int code, const char *text);
@@ -124,6 +125,7 @@ int kv_open(struct io *io, const struct kv_options *options, struct kv **ret_kv,
 	kv = MEM_NEW(struct kv);
 	kv->io = io;
 	kv->backend = options->backend;
+	kv->derived = options->derived;
 	kv->store = store;
 	kv->freeze_bytes = options->freeze_bytes ? options->freeze_bytes : KV_FREEZE_BYTES;
 	kv->freeze_ns = (options->freeze_ms ? options->freeze_ms : KV_FREEZE_MS) * MS_NS;
@@ -363,8 +365,14 @@ void kv_close(struct kv *kv, void (*closed)(void *ctx, int code), void *ctx)
 
 /* ---- write ---- */
 
+static bool is_derived(const struct kv *kv, struct slice key)
+{
+	return kv->derived && key.len > 0 && key.data[0] == kv->derived->target;
+}
+
 void kv_put(struct kv *kv, struct slice key, struct slice value)
 {
+	CHECK(!is_derived(kv, key));
 	kv->half_applied = true;
 	kv->generation++;
 	memtable_put(kv->active, key, value);
@@ -372,6 +380,7 @@ void kv_put(struct kv *kv, struct slice key, struct slice value)
 
 void kv_del(struct kv *kv, struct slice key)
 {
+	CHECK(!is_derived(kv, key));
 	kv->half_applied = true;
 	kv->generation++;
 	memtable_del(kv->active, key);
@@ -528,7 +537,7 @@ static void scan_settle(struct kv_scan *scan)
 	scan->value = best.value;
 }
 
-void kv_seek(struct kv *kv, struct kv_scan *scan, struct slice from)
+static void seek(struct kv *kv, struct kv_scan *scan, struct slice from, bool recent)
 {
 	const struct memtable *const tables[SCAN_TABLES] = {kv->active, kv->frozen};
 	struct slice key = {NULL, 0}, value = {NULL, 0};
@@ -544,10 +553,21 @@ void kv_seek(struct kv *kv, struct kv_scan *scan, struct slice from)
 		memtable_seek(tables[i], &pos, from);
 		scan_store_pos(scan, i, &pos);
 	}
-	rc = kv->unreadable ? ERR_NOENT
-			    : kv->backend->seek(kv->store, from, &scan->sources[SCAN_BACKING], &key, &value, &err);
+	rc = recent || kv->unreadable
+		? ERR_NOENT
+		: kv->backend->seek(kv->store, from, &scan->sources[SCAN_BACKING], &key, &value, &err);
 	scan_backing_result(scan, rc, key, value, &err);
 	scan_settle(scan);
+}
+
+void kv_seek(struct kv *kv, struct kv_scan *scan, struct slice from)
+{
+	seek(kv, scan, from, false);
+}
+
+void kv_seek_recent(struct kv *kv, struct kv_scan *scan, struct slice from)
+{
+	seek(kv, scan, from, true);
 }
 
 bool kv_scan_valid(const struct kv_scan *scan)

@@ -29,9 +29,31 @@ struct kv_backend; /* kv_backend.h; the two of them: */
 extern const struct kv_backend kv_lmdb;
 extern const struct kv_backend kv_mem;
 
+/*
+ * An index that the table keeps by itself. The rows whose keys begin with the byte `target` follow from those that begin with `source`, each
+ * from one of them, and from nothing else: nobody puts or deletes them. A commit writes what its rows of `source` make of them, in its own
+ * thread and transaction. So reads see them as of the last commit; what came since is found in the rows themselves (kv_seek_recent).
+ */
+enum {
+	KV_DERIVED_ROWS = 32
+}; /* that one row of `source` may put and delete; key and value of each: 64 bytes together */
+struct kv_derived_rows;
+struct kv_derived {
+	uint8_t source, target;
+	/*
+	 * The row of this key goes from `was` to `is`; NULL: there is none. Pure, on any thread; a row is put or deleted once, or each time
+	 * in the same way. An error fails the commit.
+	 */
+	int (*derive)(struct slice key, const struct slice *was, const struct slice *is, struct kv_derived_rows *rows,
+		struct err *err);
+};
+void kv_derived_put(struct kv_derived_rows *rows, struct slice key, struct slice value);
+void kv_derived_del(struct kv_derived_rows *rows, struct slice key); /* of an absent key: a no-op */
+
 struct kv_options {
 	const char *dir; /* exists; the backing store lies in it */
 	const struct kv_backend *backend;
+	const struct kv_derived *derived; /* lives as long as the kv; NULL: none */
 	uint64_t freeze_bytes; /* 0: 16 MiB */
 	uint64_t freeze_ms;    /* 0: 100 */
 	uint64_t map_bytes;    /* address space of LMDB; 0: 1 TiB (less where the address space is limited: TSan) */
@@ -92,6 +114,8 @@ struct kv_scan {
 };
 /* First key >= from; an empty slice: the first of all. */
 void kv_seek(struct kv *kv, struct kv_scan *scan, struct slice from);
+/* The same over those rows alone that were put since the commit that reads see. */
+void kv_seek_recent(struct kv *kv, struct kv_scan *scan, struct slice from);
 bool kv_scan_valid(const struct kv_scan *scan);
 void kv_scan_next(struct kv_scan *scan);
 void kv_scan_end(struct kv_scan *scan);

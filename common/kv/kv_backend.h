@@ -15,6 +15,21 @@
 #include "common/kv/kv.h"
 #include "common/kv/memtable.h"
 
+/*
+ * For backends, while they commit: what rows of the source table make of the target table (struct kv_derived).
+ *
+ *     for each row, if kv_derives(rows, row.key): kv_derive(rows, row, what is there still);
+ *     when kv_derived_full(rows), and at the end: while ((derived = kv_derived_next(rows))) write(derived);
+ */
+struct kv_derived_rows *kv_derived_new(const struct kv_derived *derived); /* NULL for NULL: nothing is derived */
+void kv_derived_free(struct kv_derived_rows *rows);
+bool kv_derives(const struct kv_derived_rows *rows, struct slice key);
+/* `was` NULL: the row is new. The failure of derive. */
+int kv_derive(struct kv_derived_rows *rows, const struct memtable_row *row, const struct slice *was, struct err *err);
+bool kv_derived_full(const struct kv_derived_rows *rows);
+/* In key order; NULL: that was all, and the next rows may be derived. */
+const struct memtable_row *kv_derived_next(struct kv_derived_rows *rows);
+
 struct kv_backend_stats {
 	uint64_t bytes, rows;
 	bool full; /* see kv_is_full */
@@ -27,7 +42,8 @@ struct kv_backend {
 		struct err *err);
 	void (*close)(void *store);
 
-	/* The rows of the table, tombstones as removals, and `applied`, all or nothing. Does not change the table. */
+	/* The rows of the table, tombstones as removals, what they make of the derived table, and `applied`, all or nothing. Does not
+	 * change the table. */
 	int (*commit)(void *store, const struct memtable *table, uint64_t applied, bool sync, struct err *err);
 	/* From here on reads see the commit of `table`, which the caller may clear afterwards. Ends all cursors. */
 	int (*renew)(void *store, const struct memtable *table, struct err *err);

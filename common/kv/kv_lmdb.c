@@ -14,6 +14,8 @@
  * begins and ends within one call of `commit`, on whichever thread that runs (one committed by another thread than
  * began it hangs the next).
  *
+ * Derived rows are made of the old and the new row while the transaction has both.
+ *
  * The file is made under another name and renamed when its first commit is durable, so a crash during creation leaves
  * nothing half done. Its room is reserved ahead (kv_lmdb_room.h), off the reply path.
  */
@@ -77,6 +79,7 @@ struct store {
 	struct cached_row *cache; /* by the key's CRC: rows that all requests touch (directories) cost no descent */
 	int fd;              /* to reserve blocks with */
 	struct lmdb_room room;
+	struct kv_derived_rows *derived;                /* NULL: nothing is derived */
 	struct kv_backend_stats stats, committed_stats; /* the second by the worker */
 };
 
@@ -334,6 +337,7 @@ static void lmdb_close(void *store)
 		mdb_env_close(s->env);
 	if (s->fd >= 0)
 		io_close(s->io, s->fd);
+	kv_derived_free(s->derived);
 	mem_free(s->cache);
 	mem_free(s->path);
 	mem_free(s);
@@ -385,6 +389,7 @@ static int lmdb_open(
 	s->fd = -1;
 	s->cache = mem_array(CACHE_ROWS, sizeof(*s->cache));
 	s->renewal = 1;
+	s->derived = kv_derived_new(options->derived);
 	list_init(&s->cursors);
 	rc = io_open(io, s->path, IO_OPEN_WRITE, 0, &s->fd);
 	if (rc == ERR_NOENT) {
@@ -447,20 +452,66 @@ static int write_row(MDB_cursor *cursor, const struct memtable_row *row)
 	return 0;
 }
 
-static int write_rows(struct store *s, MDB_txn *txn, const struct memtable *table)
+/* The derived rows gathered so far. */
+static int write_derived(struct store *s, MDB_cursor *cursor)
+{
+	const struct memtable_row *row;
+	int rc = 0;
+
+	while (!rc && (row = kv_derived_next(s->derived)))
+		rc = write_row(cursor, row);
+	return rc;
+}
+
+/* Before the row is written: what was there under its key? */
+static int derive_row(struct store *s, MDB_cursor *cursor, const struct memtable_row *row, struct err *err)
+{
+	MDB_val key = val_of(row->key), stored;
+	struct slice was;
+	int rc = mdb_cursor_get(cursor, &key, &stored, MDB_SET);
+
+	if (rc && rc != MDB_NOTFOUND)
+		return lmdb_err(s, err, rc, "cannot read");
+	if (rc == MDB_NOTFOUND)
+		return kv_derive(s->derived, row, NULL, err);
+	rc = open_row(s, row->key, stored, &was, err);
+	return rc ? rc : kv_derive(s->derived, row, &was, err);
+}
+
+static int write_table(struct store *s, MDB_cursor *cursor, const struct memtable *table, struct err *err)
 {
 	struct memtable_pos pos;
 	struct memtable_row row;
-	MDB_cursor *cursor;
-	int rc;
+	int rc = 0;
 
-	rc = mdb_cursor_open(txn, s->rows, &cursor);
+	for (memtable_seek(table, &pos, slice_of(NULL, 0)); !rc && memtable_at(&pos, &row); memtable_next(&pos)) {
+		if (kv_derives(s->derived, row.key)) {
+			rc = derive_row(s, cursor, &row, err);
+			if (rc)
+				return rc;
+		}
+		rc = write_row(cursor, &row);
+		if (!rc && s->derived && kv_derived_full(s->derived))
+			rc = write_derived(s, cursor);
+	}
+	if (!rc && s->derived)
+		rc = write_derived(s, cursor);
+	return rc ? lmdb_err(s, err, rc, "cannot write") : 0;
+}
+
+static int write_all(struct store *s, MDB_txn *txn, const struct memtable *table, uint64_t applied, struct err *err)
+{
+	MDB_cursor *cursor;
+	int rc = mdb_cursor_open(txn, s->rows, &cursor);
+
+	if (rc)
+		return lmdb_err(s, err, rc, "cannot write");
+	rc = write_table(s, cursor, table, err);
+	mdb_cursor_close(cursor);
 	if (rc)
 		return rc;
-	for (memtable_seek(table, &pos, slice_of(NULL, 0)); !rc && memtable_at(&pos, &row); memtable_next(&pos))
-		rc = write_row(cursor, &row);
-	mdb_cursor_close(cursor);
-	return rc;
+	rc = state_put(s, txn, applied);
+	return rc ? lmdb_err(s, err, rc, "cannot write") : 0;
 }
 
 static int lmdb_commit(void *store, const struct memtable *table, uint64_t applied, bool sync, struct err *err)
@@ -472,12 +523,10 @@ static int lmdb_commit(void *store, const struct memtable *table, uint64_t appli
 	rc = mdb_txn_begin(s->env, NULL, 0, &txn);
 	if (rc)
 		return lmdb_err(s, err, rc, "cannot begin a commit");
-	rc = write_rows(s, txn, table);
-	if (!rc)
-		rc = state_put(s, txn, applied);
+	rc = write_all(s, txn, table, applied, err);
 	if (rc) {
 		mdb_txn_abort(txn);
-		return lmdb_err(s, err, rc, "cannot write");
+		return rc;
 	}
 	count(s, txn);
 	rc = mdb_txn_commit(txn);

@@ -13,6 +13,8 @@
  * The file is rewritten whole when it has grown to several times its rows: new file, sync, rename, sync of the
  * directory.
  *
+ * Where rows are derived (kv.h), a commit makes a table of its own, with them in it, which `renew` takes over.
+ *
  * Threads: `commit` only reads the rows in memory, `renew` changes them; kv.c never runs the two at once.
  */
 #include "common/base/buf.h"
@@ -56,6 +58,9 @@ struct store {
 	struct slot slot; /* of the last commit */
 	uint64_t shown_applied; /* of the rows: a commit is in them after its renewal */
 	struct memtable *rows;
+	struct kv_derived_rows *derived; /* NULL: nothing is derived */
+	struct memtable
+		*committed;  /* what the last commit wrote, its derived rows included; NULL: nothing is derived */
 	struct list cursors; /* mem_cursor, of this renewal */
 	struct kv_backend_stats stats;
 	uint64_t spare_bytes; /* of the options */
@@ -257,6 +262,8 @@ static void mem_close(void *store)
 	if (s->fd >= 0)
 		io_close(s->io, s->fd);
 	memtable_free(s->rows);
+	memtable_free(s->committed);
+	kv_derived_free(s->derived);
 	mem_free(s->dir);
 	mem_free(s);
 }
@@ -284,6 +291,8 @@ static int mem_open(
 	s->fd = -1;
 	list_init(&s->cursors);
 	s->rows = memtable_new();
+	s->derived = kv_derived_new(options->derived);
+	s->committed = s->derived ? memtable_new() : NULL;
 	s->slot = (struct slot){.generation = 1, .applied = 0, .end = RECORDS_AT};
 	store_path(s, "", path);
 	rc = io_open(io, path, IO_OPEN_WRITE, 0, &s->fd);
@@ -386,12 +395,55 @@ static int commit_rewrite(struct store *s, const struct memtable *table, struct 
 	return 0;
 }
 
+static void copy_row(struct memtable *to, const struct memtable_row *row)
+{
+	if (row->tombstone)
+		memtable_del(to, row->key);
+	else
+		memtable_put(to, row->key, row->value);
+}
+
+static void copy_derived(struct store *s)
+{
+	const struct memtable_row *row;
+
+	while ((row = kv_derived_next(s->derived)))
+		copy_row(s->committed, row);
+}
+
+/* The table's rows and what they make of the derived ones, in s->committed. */
+static int derive_all(struct store *s, const struct memtable *table, struct err *err)
+{
+	struct memtable_pos pos;
+	struct memtable_row row;
+	struct slice was;
+	int rc = 0;
+
+	memtable_clear(s->committed);
+	for (memtable_seek(table, &pos, slice_of(NULL, 0)); !rc && memtable_at(&pos, &row); memtable_next(&pos)) {
+		copy_row(s->committed, &row);
+		if (kv_derives(s->derived, row.key))
+			rc = kv_derive(s->derived, &row,
+				memtable_get(s->rows, row.key, &was) == MEMTABLE_VALUE ? &was : NULL, err);
+		if (kv_derived_full(s->derived))
+			copy_derived(s);
+	}
+	copy_derived(s);
+	return rc;
+}
+
 static int mem_commit(void *store, const struct memtable *table, uint64_t applied, bool sync, struct err *err)
 {
 	struct store *s = store;
 	struct slot next = {s->slot.generation + 1, applied, 0};
 	int rc;
 
+	if (s->derived) {
+		rc = derive_all(s, table, err);
+		if (rc)
+			return rc;
+		table = s->committed;
+	}
 	if (s->slot.end > REWRITE_FLOOR_BYTES + REWRITE_FACTOR * memtable_row_bytes(s->rows))
 		rc = commit_rewrite(s, table, &next);
 	else
@@ -426,12 +478,10 @@ static int mem_renew(void *store, const struct memtable *table, struct err *err)
 	(void)err;
 	end_cursors(s);
 	s->shown_applied = s->slot.applied;
-	for (memtable_seek(table, &pos, slice_of(NULL, 0)); memtable_at(&pos, &row); memtable_next(&pos)) {
-		if (row.tombstone)
-			memtable_del(s->rows, row.key);
-		else
-			memtable_put(s->rows, row.key, row.value);
-	}
+	if (s->derived)
+		table = s->committed;
+	for (memtable_seek(table, &pos, slice_of(NULL, 0)); memtable_at(&pos, &row); memtable_next(&pos))
+		copy_row(s->rows, &row);
 	if (memtable_tombstones(s->rows) > memtable_rows(s->rows) / 2 ||
 		memtable_bytes(s->rows) > REWRITE_FLOOR_BYTES + REWRITE_FACTOR * memtable_row_bytes(s->rows))
 		compact_rows(s);

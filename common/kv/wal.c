@@ -54,6 +54,9 @@ static struct wal *wal_new(struct io *io, const struct wal_options *options)
 	list_init(&wal->ready);
 	list_init(&wal->obsolete);
 	list_init(&wal->queue);
+	wal->version = options->replica ? WAL_FRAME_TERMS : WAL_FRAME_PLAIN;
+	if (options->replica)
+		wal__group_init(wal, options->replica);
 	io_turn_hook_init(&wal->hook, run_hook);
 	for (int i = 0; i < WAL_WRITES; i++) {
 		wal->writes[i].wal = wal;
@@ -67,17 +70,18 @@ static void wal_free(struct wal *wal)
 {
 	io_turn_hook_remove(wal->io, &wal->hook);
 	wal__segments_close(wal);
+	wal__group_free(wal);
 	for (int i = 0; i < WAL_WRITES; i++)
 		io_buffer_free(wal->io, wal->writes[i].buf, WAL_FRAME_MAX_BYTES);
 	mem_free(wal->dir);
 	mem_free(wal);
 }
 
-/* A frame that continues the log, from `body_bytes` of body in buf; the log's state moves on behind it. */
-static size_t build_frame(struct wal *wal, uint8_t *buf, enum wal_frame_type type, size_t body_bytes,
-	uint32_t entry_count, uint64_t segment, struct wal_frame *ret_frame)
+size_t wal__build_frame(struct wal *wal, uint8_t *buf, enum wal_frame_type type, size_t body_bytes,
+	uint32_t entry_count, uint64_t term, uint64_t segment, struct wal_frame *ret_frame)
 {
 	struct wal_frame f = {
+		.version = wal->version,
 		.type = (uint8_t)type,
 		.prev_crc = wal->last_crc,
 		.number = wal->next_number,
@@ -87,11 +91,27 @@ static size_t build_frame(struct wal *wal, uint8_t *buf, enum wal_frame_type typ
 		.segment = segment,
 		.segment_bytes = wal->segment_bytes,
 	};
+	struct wal_group *g = wal->group;
 	size_t bytes;
 
 	memcpy(f.log_id, wal->log_id, WAL_ID_BYTES);
 	memcpy(f.nonce, wal->nonce, WAL_ID_BYTES);
+	if (g) {
+		f.prev_term = g->last_term;
+		f.term = entry_count ? term : g->last_term;
+		f.commit = g->commit < wal->durable_index ? g->commit : wal->durable_index;
+		g->last_term = f.term;
+	}
 	bytes = wal_frame_encode(buf, body_bytes, &f);
+	if (g && entry_count)
+		wal_index_push(&g->index,
+			&(struct wal_extent){.first_index = f.first_index,
+				.term = f.term,
+				.number = f.number,
+				.segment = segment,
+				.offset = wal->offset,
+				.count = entry_count,
+				.bytes = (uint32_t)bytes});
 	wal->last_crc = f.crc;
 	wal->next_number++;
 	wal->built_index += entry_count;
@@ -100,8 +120,7 @@ static size_t build_frame(struct wal *wal, uint8_t *buf, enum wal_frame_type typ
 	return bytes;
 }
 
-/* Every frame so far is durable. */
-static void all_durable(struct wal *wal)
+void wal__all_durable(struct wal *wal)
 {
 	wal->built_index = wal->next_index - 1;
 	wal->durable_index = wal->built_index;
@@ -111,7 +130,7 @@ static void all_durable(struct wal *wal)
 	wal->last_entries_number = 0;
 }
 
-static int create_log(struct wal *wal, const struct wal_options *options, struct err *err)
+int wal__create_log(struct wal *wal, enum wal_frame_type type, struct err *err)
 {
 	struct wal_frame f;
 	size_t bytes;
@@ -123,11 +142,10 @@ static int create_log(struct wal *wal, const struct wal_options *options, struct
 			wal->segment_bytes);
 	io_random(wal->io, wal->log_id, WAL_ID_BYTES);
 	io_random(wal->io, wal->nonce, WAL_ID_BYTES);
-	wal->next_index = options->first_index ? options->first_index : 1;
 	wal->first_index = wal->next_index;
-	wal->built_index = wal->next_index - 1;
+	wal->built_index = wal->durable_index = wal->next_index - 1;
 	wal->next_number = 1;
-	bytes = build_frame(wal, wal->writes[0].buf, WAL_FRAME_START, 0, 0, 1, &f);
+	bytes = wal__build_frame(wal, wal->writes[0].buf, type, 0, 0, 0, 1, &f);
 	rc = wal__segment_first(wal, wal->writes[0].buf, bytes, err);
 	if (!rc)
 		wal__last_live(wal)->last_index = wal->next_index - 1;
@@ -135,7 +153,7 @@ static int create_log(struct wal *wal, const struct wal_options *options, struct
 }
 
 /* The new epoch of this open: durable before anything can be appended. */
-static int start_epoch(struct wal *wal, struct err *err)
+int wal__start_epoch(struct wal *wal, struct err *err)
 {
 	char path[WAL_PATH_BYTES];
 	struct wal_segment *s;
@@ -154,7 +172,7 @@ static int start_epoch(struct wal *wal, struct err *err)
 	io_random(wal->io, wal->nonce, WAL_ID_BYTES);
 	s = wal__last_live(wal);
 	offset = wal->offset;
-	bytes = build_frame(wal, wal->writes[0].buf, WAL_FRAME_START, 0, 0, s->number, &f);
+	bytes = wal__build_frame(wal, wal->writes[0].buf, WAL_FRAME_START, 0, 0, 0, s->number, &f);
 	n = io_pwrite(wal->io, s->fd, wal->writes[0].buf, bytes, offset);
 	rc = n < 0 ? (int)n : io_fdatasync(wal->io, s->fd);
 	if (rc) {
@@ -162,6 +180,23 @@ static int start_epoch(struct wal *wal, struct err *err)
 		return err_set(err, rc, "%s: cannot write at offset %" PRIu64 ": %s", path, offset, err_text(rc));
 	}
 	return 0;
+}
+
+static int open_plain(struct wal *wal, const struct wal_options *options, uint64_t bytes, uint64_t from,
+	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx, struct err *err)
+{
+	int rc;
+
+	if (list_empty(&wal->live)) {
+		wal->next_index = options->first_index ? options->first_index : 1;
+		return wal__create_log(wal, WAL_FRAME_START, err);
+	}
+	wal->segment_bytes = bytes;
+	rc = wal__recover(wal, from, each, each_ctx, err);
+	if (rc)
+		return rc;
+	wal__all_durable(wal);
+	return wal__start_epoch(wal, err);
 }
 
 int wal_open(struct io *io, const struct wal_options *options, uint64_t from,
@@ -173,21 +208,14 @@ int wal_open(struct io *io, const struct wal_options *options, uint64_t from,
 	int rc;
 
 	rc = wal__segments_open(wal, &bytes, err);
-	if (!rc && list_empty(&wal->live)) {
-		rc = create_log(wal, options, err);
-	} else if (!rc) {
-		wal->segment_bytes = bytes;
-		rc = wal__recover(wal, from, each, each_ctx, err);
-		if (!rc) {
-			all_durable(wal);
-			rc = start_epoch(wal, err);
-		}
-	}
+	if (!rc)
+		rc = wal->group ? wal__group_open(wal, bytes, from, each, each_ctx, err)
+				: open_plain(wal, options, bytes, from, each, each_ctx, err);
 	if (rc) {
 		wal_free(wal);
 		return rc;
 	}
-	all_durable(wal);
+	wal__all_durable(wal);
 	wal->epoch = wal->durable_number;
 	*ret_wal = wal;
 	return 0;
@@ -195,13 +223,15 @@ int wal_open(struct io *io, const struct wal_options *options, uint64_t from,
 
 /* ---- append ---- */
 
+/* A callback may cut off entries that are still to be told of: they wait where wal_cut finds them. */
 static void retire(struct wal *wal, struct wal_write *write)
 {
-	struct list appends, *node;
+	struct list plain, *retired = wal->group ? &wal->group->retired : &plain, *node;
+	bool entries = !list_empty(&write->appends);
 
-	list_init(&appends);
+	list_init(retired);
 	while ((node = list_pop_front(&write->appends)))
-		list_push_back(&appends, node);
+		list_push_back(retired, node);
 	wal->durable_number = write->number;
 	wal->durable_index = write->last_index;
 	wal->durable_segment = write->segment->number;
@@ -209,11 +239,13 @@ static void retire(struct wal *wal, struct wal_write *write)
 	write->busy = false;
 	wal->first_write = (wal->first_write + 1) % WAL_WRITES;
 	wal->busy_writes--;
-	while ((node = list_pop_front(&appends))) {
+	while ((node = list_pop_front(retired))) {
 		struct wal_append *append = LIST_ENTRY(node, struct wal_append, link);
 
 		append->done(append, 0);
 	}
+	if (entries && wal->group && wal->group->replica.on_durable)
+		wal->group->replica.on_durable(wal->ctx, wal->durable_index);
 }
 
 static void write_done(struct io_op *op)
@@ -235,13 +267,13 @@ static void write_done(struct io_op *op)
 	wal__kick(wal);
 }
 
-static void start_write(
-	struct wal *wal, struct wal_write *write, enum wal_frame_type type, size_t body_bytes, uint32_t entry_count)
+static void start_write(struct wal *wal, struct wal_write *write, enum wal_frame_type type, size_t body_bytes,
+	uint32_t entry_count, uint64_t term)
 {
 	struct wal_segment *s = wal__last_live(wal);
 	uint64_t offset = wal->offset;
 	struct wal_frame f;
-	size_t bytes = build_frame(wal, write->buf, type, body_bytes, entry_count, s->number, &f);
+	size_t bytes = wal__build_frame(wal, write->buf, type, body_bytes, entry_count, term, s->number, &f);
 
 	write->segment = s;
 	write->number = f.number;
@@ -250,8 +282,9 @@ static void start_write(
 	write->busy = true;
 	write->written = false;
 	wal->busy_writes++;
-	s->last_index = wal->built_index;
-	if (type == WAL_FRAME_ENTRIES)
+	if (s->last_index < wal->built_index)
+		s->last_index = wal->built_index;
+	if (type == WAL_FRAME_ENTRIES || type == WAL_FRAME_CUT)
 		wal->last_entries_number = f.number;
 	write->iov = (struct iovec){write->buf, bytes};
 	io_prep_write(&write->op, s->fd, &write->iov, 1, offset, IO_DSYNC, write_done);
@@ -261,7 +294,18 @@ static void start_write(
 /* Room for a body of `body_bytes` in the segment written to, moving on to the next one if need be. */
 static bool make_room(struct wal *wal, size_t body_bytes)
 {
-	return wal->offset + wal_frame_bytes(body_bytes) <= wal->segment_bytes || wal__segment_advance(wal);
+	return wal->offset + wal_frame_bytes(wal->version, body_bytes) <= wal->segment_bytes ||
+		wal__segment_advance(wal);
+}
+
+/* The same; without it, a segment is asked for. */
+static bool make_room_or_ask(struct wal *wal, size_t body_bytes)
+{
+	bool made = make_room(wal, body_bytes);
+
+	if (!made && !wal->blocked_since_ns)
+		wal->blocked_since_ns = io_now_ns(wal->io);
+	return made;
 }
 
 /* The free buffer next in the ring, or NULL. */
@@ -272,40 +316,60 @@ static struct wal_write *free_write(struct wal *wal)
 	return &wal->writes[(wal->first_write + wal->busy_writes) % WAL_WRITES];
 }
 
-/* One frame of as much of the queue as fits. */
-static bool write_entries(struct wal *wal)
+/* Tells the disk that entries left. */
+static bool write_cut(struct wal *wal, struct wal_write *write)
+{
+	if (!make_room_or_ask(wal, 0))
+		return false;
+	io_random(wal->io, wal->nonce, WAL_ID_BYTES);
+	wal->group->cut_wanted = false;
+	start_write(wal, write, WAL_FRAME_CUT, 0, 0, 0);
+	return true;
+}
+
+/* One frame of as much of the queue as fits, of one term. */
+static bool write_entries(struct wal *wal, struct wal_write *write)
 {
 	struct wal_append *append = LIST_ENTRY(wal->queue.next, struct wal_append, link);
-	struct wal_write *write = free_write(wal);
+	uint64_t term = append->term;
 	size_t body_bytes = 0, limit;
 	uint32_t count = 0;
 
-	if (!write || list_empty(&wal->queue))
+	if (!make_room_or_ask(wal, WAL_FRAME_ENTRY_HEADER_BYTES + append->data.len))
 		return false;
-	if (!make_room(wal, WAL_FRAME_ENTRY_HEADER_BYTES + append->data.len)) {
-		if (!wal->blocked_since_ns)
-			wal->blocked_since_ns = io_now_ns(wal->io);
-		return false;
-	}
-	limit = wal->segment_bytes - wal->offset - WAL_FRAME_HEADER_BYTES;
-	if (limit > WAL_FRAME_BODY_MAX_BYTES)
-		limit = WAL_FRAME_BODY_MAX_BYTES;
+	limit = wal->segment_bytes - wal->offset - wal_frame_header_bytes(wal->version);
+	if (limit > wal_frame_body_max(wal->version))
+		limit = wal_frame_body_max(wal->version);
 	while (!list_empty(&wal->queue)) {
 		append = LIST_ENTRY(wal->queue.next, struct wal_append, link);
-		if (body_bytes + WAL_FRAME_ENTRY_HEADER_BYTES + append->data.len > limit)
+		if (body_bytes + WAL_FRAME_ENTRY_HEADER_BYTES + append->data.len > limit ||
+			(wal->group && append->term != term))
 			break;
 		list_remove(&append->link);
 		list_push_back(&write->appends, &append->link);
-		body_bytes = wal_frame_put(write->buf, body_bytes, append->data);
+		body_bytes = wal_frame_put(wal->version, write->buf, body_bytes, append->data);
 		count++;
 	}
-	start_write(wal, write, WAL_FRAME_ENTRIES, body_bytes, count);
+	start_write(wal, write, WAL_FRAME_ENTRIES, body_bytes, count, term);
 	return true;
+}
+
+/* The next frame, if there is anything to say, and a buffer for it. */
+static bool write_next(struct wal *wal)
+{
+	struct wal_write *write = free_write(wal);
+
+	if (!write || (wal->group && wal__group_holds_back(wal)))
+		return false;
+	if (wal->group && wal->group->cut_wanted)
+		return write_cut(wal, write);
+	return !list_empty(&wal->queue) && write_entries(wal, write);
 }
 
 static bool idle(const struct wal *wal)
 {
-	return wal->busy_writes == 0 && list_empty(&wal->queue);
+	return wal->busy_writes == 0 && list_empty(&wal->queue) &&
+		!(wal->group && (wal->group->cut_wanted || wal__group_holds_back(wal)));
 }
 
 /* True while some entry's durability is told by no mark and no later frame is coming to tell it. */
@@ -317,7 +381,7 @@ static bool mark_missing(const struct wal *wal)
 static void write_mark(struct wal *wal)
 {
 	if (make_room(wal, 0))
-		start_write(wal, free_write(wal), WAL_FRAME_MARK, 0, 0);
+		start_write(wal, free_write(wal), WAL_FRAME_MARK, 0, 0, 0);
 	else
 		wal->last_entries_number =
 			0; /* no room: the next frame tells, at the latest the start frame of the next open */
@@ -371,6 +435,8 @@ static void run_failed(struct wal *wal)
 	for (uint32_t i = 0; i < WAL_WRITES; i++)
 		fail_list(wal, &wal->writes[(wal->first_write + i) % WAL_WRITES].appends);
 	fail_list(wal, &wal->queue);
+	if (wal->group)
+		wal__group_fail(wal);
 	wal->blocked_since_ns = 0;
 	wal->space_retry = false;
 	if (!wal->fatal_told) {
@@ -385,7 +451,8 @@ static bool anything_pending(const struct wal *wal)
 	for (int i = 0; i < WAL_WRITES; i++)
 		if (io_pending(&wal->writes[i].op))
 			return true;
-	return wal->job_running || io_pending(&wal->timer) || !list_empty(&wal->queue);
+	return wal->job_running || io_pending(&wal->timer) || !list_empty(&wal->queue) ||
+		(wal->group && wal__group_pending(wal));
 }
 
 static void finish(struct wal *wal)
@@ -406,8 +473,10 @@ static void run_hook(struct io_turn_hook *hook)
 	if (wal->failed)
 		run_failed(wal);
 	else
-		while (write_entries(wal))
+		while (write_next(wal))
 			;
+	if (wal->group)
+		wal__group_work(wal);
 	wal__segment_work(wal);
 	mind_time(wal);
 	if (wal->closing && !anything_pending(wal))
@@ -420,6 +489,8 @@ void wal_submit(struct wal *wal, struct wal_append *append)
 {
 	CHECK(append->data.len > 0 && append->data.len <= LIMIT_LOG_ENTRY_BYTES);
 	CHECK(!wal->closing);
+	if (wal->group)
+		wal__group_check_term(wal, append->term);
 	append->index = wal->next_index++;
 	list_push_back(&wal->queue, &append->link);
 	wal__kick(wal);

@@ -14,6 +14,8 @@
  * prewritten. At most two writes are in flight, each with IO_DSYNC; entries that wait are gathered into the next one.
  * After any write or sync error nothing more is acknowledged: every append fails, `on_fatal` is called once.
  *
+ * The log of a replica (wal_replica.h) is the same with more in its frames, and slots beside its segments.
+ *
  * Called from the loop's thread only. docs/FORMATS.md has the bytes.
  */
 #ifndef COMMON_KV_WAL_H
@@ -27,6 +29,7 @@
 #include "common/io/io.h"
 
 struct wal;
+struct wal_replica;
 
 enum { WAL_SEGMENT_BYTES_DEFAULT = 64 << 20 };
 
@@ -35,6 +38,8 @@ struct wal_options {
 	uint64_t segment_bytes; /* 0: 64 MiB; at least 1 MiB, multiple of 4 KiB; fixed at creation */
 	uint64_t first_index;   /* of a log that does not exist yet; 0: 1 */
 	bool buffered;          /* no O_DIRECT (the file system has none) */
+	const struct wal_replica
+		*replica; /* NULL: a plain log; neither is ever opened as the other. first_index: not used */
 	void (*on_fatal)(void *ctx, int code, const char *text);
 	void *ctx;
 };
@@ -46,6 +51,7 @@ int wal_open(struct io *io, const struct wal_options *options, uint64_t from,
 
 struct wal_append {
 	struct slice data; /* caller's, until done; 1..LIMIT_LOG_ENTRY_BYTES */
+	uint64_t term;     /* of a replicated log: 1.., never falling */
 	uint64_t index;    /* set by wal_submit */
 	void (*done)(struct wal_append *append,
 		int code); /* durable (in index order) or failed; never from inside wal_submit */

@@ -12,17 +12,18 @@
 
 enum {
 	FRAME_MAGIC = 0x46577243, /* "CrWF" */
-	FRAME_VERSION = 1,
 	FRAME_CRC_AT = 4,
 	FRAME_CRC_FROM = 8,
+	FRAME_NEWER = WAL_FRAME_TERMS + 1, /* or anything above */
 };
 
-size_t wal_frame_put(uint8_t *out, size_t body_bytes, struct slice entry)
+size_t wal_frame_put(uint8_t version, uint8_t *out, size_t body_bytes, struct slice entry)
 {
+	size_t used = wal_frame_header_bytes(version) + body_bytes;
 	struct wcursor w;
 
 	CHECK(entry.len > 0 && entry.len <= LIMIT_LOG_ENTRY_BYTES);
-	wcursor_init(&w, out + WAL_FRAME_HEADER_BYTES + body_bytes, WAL_FRAME_BODY_MAX_BYTES - body_bytes);
+	wcursor_init(&w, out + used, WAL_FRAME_MAX_BYTES - used);
 	wcursor_u32(&w, (uint32_t)entry.len);
 	wcursor_bytes(&w, entry.data, entry.len);
 	CHECK(!w.failed);
@@ -31,14 +32,15 @@ size_t wal_frame_put(uint8_t *out, size_t body_bytes, struct slice entry)
 
 size_t wal_frame_encode(uint8_t *out, size_t body_bytes, struct wal_frame *frame)
 {
-	size_t used = WAL_FRAME_HEADER_BYTES + body_bytes, total = wal_frame_bytes(body_bytes);
+	size_t header_bytes = wal_frame_header_bytes(frame->version), used = header_bytes + body_bytes;
+	size_t total = wal_frame_bytes(frame->version, body_bytes);
 	struct wcursor w;
 
-	CHECK(body_bytes <= WAL_FRAME_BODY_MAX_BYTES);
-	wcursor_init(&w, out, WAL_FRAME_HEADER_BYTES);
+	CHECK(used <= WAL_FRAME_MAX_BYTES);
+	wcursor_init(&w, out, header_bytes);
 	wcursor_u32(&w, FRAME_MAGIC);
 	wcursor_u32(&w, 0);
-	wcursor_u16(&w, FRAME_VERSION);
+	wcursor_u16(&w, frame->version);
 	wcursor_u8(&w, frame->type);
 	wcursor_u8(&w, 0);
 	wcursor_u32(&w, (uint32_t)body_bytes);
@@ -51,27 +53,56 @@ size_t wal_frame_encode(uint8_t *out, size_t body_bytes, struct wal_frame *frame
 	wcursor_u64(&w, frame->segment_bytes);
 	wcursor_bytes(&w, frame->log_id, WAL_ID_BYTES);
 	wcursor_bytes(&w, frame->nonce, WAL_ID_BYTES);
-	CHECK(!w.failed && w.len == WAL_FRAME_HEADER_BYTES);
+	if (frame->version == WAL_FRAME_TERMS) {
+		wcursor_u64(&w, frame->term);
+		wcursor_u64(&w, frame->prev_term);
+		wcursor_u64(&w, frame->commit);
+		wcursor_u64(&w, 0);
+	}
+	CHECK(!w.failed && w.len == header_bytes);
 	memset(out + used, 0, total - used);
 	frame->crc = crc32c(out + FRAME_CRC_FROM, used - FRAME_CRC_FROM);
-	frame->body = slice_of(out + WAL_FRAME_HEADER_BYTES, body_bytes);
+	frame->body = slice_of(out + header_bytes, body_bytes);
 	wcursor_init(&w, out + FRAME_CRC_AT, sizeof(uint32_t));
 	wcursor_u32(&w, frame->crc);
 	return total;
 }
 
-/* The header alone; lengths are bounded here, before anybody uses them. */
-static int decode_header(const void *data, struct wal_frame *f)
+/* What a header that is read may say. */
+static bool header_is_sane(const struct wal_frame *f, uint32_t body_bytes)
+{
+	if (f->type < WAL_FRAME_ENTRIES || f->type > (f->version == WAL_FRAME_PLAIN ? WAL_FRAME_START : WAL_FRAME_BASE))
+		return false;
+	if ((f->type == WAL_FRAME_ENTRIES) != (f->entry_count > 0) || (f->entry_count > 0) != (body_bytes > 0))
+		return false;
+	if (f->number == 0 || f->mark >= f->number || f->first_index == 0 ||
+		f->first_index > UINT64_MAX - f->entry_count)
+		return false;
+	if (f->version == WAL_FRAME_PLAIN)
+		return true;
+	return f->commit < f->first_index &&
+		(f->type == WAL_FRAME_ENTRIES ? f->term > 0 && f->term >= f->prev_term : f->term == f->prev_term);
+}
+
+/*
+ * The header alone, of at least WAL_FRAME_PLAIN_HEADER_BYTES; lengths are bounded here, before anybody uses them. ERR_VERSION: it could be of a
+ * newer version, if the CRC agrees; what all versions have
+ * is set, unchecked.
+ */
+static int decode_header(const void *data, size_t len, struct wal_frame *f)
 {
 	struct rcursor r;
 	uint32_t magic, body_bytes;
 	uint16_t version;
-	uint8_t zero;
+	uint64_t zero;
 
-	rcursor_init(&r, data, WAL_FRAME_HEADER_BYTES);
+	rcursor_init(&r, data, len);
 	magic = rcursor_u32(&r);
 	f->crc = rcursor_u32(&r);
 	version = rcursor_u16(&r);
+	if (r.failed || magic != FRAME_MAGIC || version == 0)
+		return ERR_FORMAT;
+	f->version = (uint8_t)(version < FRAME_NEWER ? version : FRAME_NEWER);
 	f->type = rcursor_u8(&r);
 	zero = rcursor_u8(&r);
 	body_bytes = rcursor_u32(&r);
@@ -84,27 +115,35 @@ static int decode_header(const void *data, struct wal_frame *f)
 	f->segment_bytes = rcursor_u64(&r);
 	rcursor_copy(&r, f->log_id, WAL_ID_BYTES);
 	rcursor_copy(&r, f->nonce, WAL_ID_BYTES);
-	if (magic != FRAME_MAGIC || version != FRAME_VERSION || zero != 0 || body_bytes > WAL_FRAME_BODY_MAX_BYTES)
+	f->term = f->prev_term = f->commit = 0;
+	if (f->version == FRAME_NEWER) {
+		if (r.failed || len < WAL_FRAME_TERMS_HEADER_BYTES || body_bytes > wal_frame_body_max(FRAME_NEWER))
+			return ERR_FORMAT;
+		f->body = slice_of((const uint8_t *)data + WAL_FRAME_TERMS_HEADER_BYTES, body_bytes);
+		return ERR_VERSION;
+	}
+	if (version == WAL_FRAME_TERMS) {
+		f->term = rcursor_u64(&r);
+		f->prev_term = rcursor_u64(&r);
+		f->commit = rcursor_u64(&r);
+		zero |= rcursor_u64(&r);
+	}
+	if (r.failed || zero != 0 || body_bytes > wal_frame_body_max(f->version) || !header_is_sane(f, body_bytes))
 		return ERR_FORMAT;
-	if (f->type < WAL_FRAME_ENTRIES || f->type > WAL_FRAME_START)
-		return ERR_FORMAT;
-	if ((f->type == WAL_FRAME_ENTRIES) != (f->entry_count > 0) || (f->entry_count > 0) != (body_bytes > 0))
-		return ERR_FORMAT;
-	if (f->number == 0 || f->mark >= f->number || f->first_index == 0 ||
-		f->first_index > UINT64_MAX - f->entry_count)
-		return ERR_FORMAT;
-	f->body = slice_of((const uint8_t *)data + WAL_FRAME_HEADER_BYTES, body_bytes);
+	f->body = slice_of((const uint8_t *)data + r.pos, body_bytes);
 	return 0;
 }
 
 int wal_frame_peek(const void *block, struct wal_frame *ret_frame, size_t *ret_bytes)
 {
 	struct wal_frame f;
-	int rc = decode_header(block, &f);
+	int rc = decode_header(block, WAL_FRAME_ALIGN, &f);
 
+	if (rc && rc != ERR_VERSION)
+		return rc;
+	*ret_bytes = wal_frame_bytes(f.version, f.body.len);
 	if (rc)
 		return rc;
-	*ret_bytes = wal_frame_bytes(f.body.len);
 	f.body = slice_of(NULL, 0);
 	*ret_frame = f;
 	return 0;
@@ -128,22 +167,20 @@ static bool body_is_whole(const struct wal_frame *f)
 int wal_frame_decode(const void *data, size_t len, struct wal_frame *ret_frame)
 {
 	struct wal_frame f;
-	int rc;
+	size_t header_bytes;
+	int rc = decode_header(data, len, &f);
 
-	if (len < WAL_FRAME_HEADER_BYTES)
-		return ERR_FORMAT;
-	rc = decode_header(data, &f);
-	if (rc)
+	if (rc && rc != ERR_VERSION)
 		return rc;
-	if (f.body.len > len - WAL_FRAME_HEADER_BYTES)
+	header_bytes = wal_frame_header_bytes(f.version);
+	if (f.body.len > len - header_bytes)
 		return ERR_FORMAT;
-	if (crc32c((const uint8_t *)data + FRAME_CRC_FROM, WAL_FRAME_HEADER_BYTES - FRAME_CRC_FROM + f.body.len) !=
-		f.crc)
+	if (crc32c((const uint8_t *)data + FRAME_CRC_FROM, header_bytes - FRAME_CRC_FROM + f.body.len) != f.crc)
 		return ERR_CORRUPT;
-	if (!body_is_whole(&f))
+	if (!rc && !body_is_whole(&f))
 		return ERR_FORMAT;
 	*ret_frame = f;
-	return 0;
+	return rc;
 }
 
 bool wal_frame_next(const struct wal_frame *frame, size_t *pos, struct slice *ret_entry)

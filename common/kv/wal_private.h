@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wal_private: what wal.c (append path), wal_recover.c (open) and wal_segment.c (files and their pool) share.
+ * wal_private: what wal.c (append path), wal_recover.c (open), wal_segment.c (files and their pool), and of replicated logs
+ * wal_replica.c, wal_slots.c and wal_read.c share.
  *
  * Segments by number: `live` (hold frames that may be needed; the last one is written to), `ready` (prewritten, number
  * = the last live one's + 1, + 2 ...). Trimmed ones wait in `obsolete`, still under their old name, until they are
@@ -12,6 +13,7 @@
 
 #include "common/kv/wal.h"
 #include "common/kv/wal_frame.h"
+#include "common/kv/wal_replica.h"
 
 enum {
 	WAL_SEGMENT_BYTES_MIN = 1 << 20,
@@ -26,7 +28,8 @@ enum {
 struct wal_segment {
 	struct list link;
 	uint64_t number;
-	uint64_t last_index; /* of the entries in it; what came before it, if it has none */
+	uint64_t last_index; /* the greatest of all entries in it and before it, cut ones too */
+	uint32_t readers;    /* reads under way: until they end it is neither renamed nor removed */
 	int fd;
 };
 
@@ -38,7 +41,8 @@ struct wal_write {
 	uint8_t *buf;        /* WAL_FRAME_MAX_BYTES */
 	struct list appends; /* that are in this frame */
 	struct wal_segment *segment;
-	uint64_t number, mark, last_index;
+	uint64_t number, mark;
+	uint64_t last_index; /* durable with it: what is cut meanwhile is not */
 	bool busy, written;
 };
 
@@ -54,6 +58,30 @@ struct wal_job {
 	int result;
 };
 
+/* What a replicated log has beside a plain one's. */
+struct wal_group {
+	struct wal *wal;
+	struct wal_replica replica;
+	int meta_fd;
+	struct wal_meta meta; /* as durable */
+	int meta_slot;        /* the slot that surely holds it: the other one is written first */
+	uint8_t *meta_buf;
+	struct wal_index index;
+	uint64_t commit;
+	uint64_t last_term;            /* of entry built_index */
+	bool cut_wanted;               /* entries above built_index are in frames: the next one says that they left */
+	struct list retired, canceled; /* appends that are told of next: durable; cut off */
+	struct wal_save *save;
+	struct wal_restart *restart;
+	struct io_op op; /* of save and restart: slots are written on a worker */
+	bool op_running;
+	int op_result;
+	struct wal_meta op_meta;        /* to be written */
+	struct wal_segment *op_segment; /* of a restart */
+	size_t op_frame_bytes;
+	struct list holds, reads;
+};
+
 struct wal {
 	struct io *io;
 	char *dir;
@@ -62,6 +90,8 @@ struct wal {
 	void (*on_fatal)(void *ctx, int code, const char *text);
 	void *ctx;
 
+	uint8_t version;         /* of its frames */
+	struct wal_group *group; /* NULL: plain */
 	uint8_t log_id[WAL_ID_BYTES];
 	uint8_t nonce[WAL_ID_BYTES];
 	uint64_t first_index; /* oldest entry still there */
@@ -74,7 +104,7 @@ struct wal {
 	uint64_t epoch; /* number of this open's first frame */
 	uint32_t last_crc;
 	uint64_t offset;
-	uint64_t built_index; /* entries <= it are in frames */
+	uint64_t built_index; /* entries <= it are in frames, and frames have none above it but those about to be cut */
 	uint64_t durable_number, durable_segment;
 	uint64_t last_entries_number; /* last frame that holds entries */
 	uint64_t marked_number;       /* greatest mark carried by a durable frame */
@@ -105,6 +135,37 @@ struct wal {
 /* wal.c */
 void wal__fail(struct wal *wal, int code, const char *text);
 void wal__kick(struct wal *wal); /* looks for work at the end of this turn */
+/* A frame that continues the log, from `body_bytes` of body in buf; the log's state moves on behind it. */
+size_t wal__build_frame(struct wal *wal, uint8_t *buf, enum wal_frame_type type, size_t body_bytes,
+	uint32_t entry_count, uint64_t term, uint64_t segment, struct wal_frame *ret_frame);
+/* The first frame of a log that goes on at wal->next_index, in its first segment. */
+int wal__create_log(struct wal *wal, enum wal_frame_type type, struct err *err);
+void wal__all_durable(struct wal *wal); /* every frame so far is */
+int wal__start_epoch(struct wal *wal, struct err *err);
+
+/* wal_replica.c: of replicated logs only, but for group_free */
+void wal__group_init(struct wal *wal, const struct wal_replica *replica);
+void wal__group_free(struct wal *wal);
+int wal__group_open(struct wal *wal, uint64_t bytes, uint64_t from,
+	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx, struct err *err);
+/* What was found, against the slots. */
+int wal__group_check(struct wal *wal, struct err *err);
+void wal__group_check_term(const struct wal *wal, uint64_t term); /* of an entry that is submitted */
+void wal__group_work(struct wal *wal);                            /* tells of what was cut; starts what waits */
+void wal__group_fail(struct wal *wal);
+bool wal__group_holds_back(const struct wal *wal); /* nothing is written now */
+bool wal__group_pending(const struct wal *wal);
+uint64_t wal__group_trim_index(const struct wal *wal); /* wal->trim_index, or less */
+void wal__group_trimmed(struct wal *wal);
+
+/* wal_slots.c: synchronous */
+/* Reads, or makes, the slots into group->meta. Changes nothing that is there. */
+int wal__slots_open(struct wal *wal, struct err *err);
+/* Writes both, one after the other; `meta` has the next generation. group->meta stays as it is. */
+int wal__slots_write(struct wal *wal, const struct wal_meta *meta);
+
+/* wal_read.c */
+void wal__reads_cut(struct wal *wal, uint64_t from);
 
 /* wal_recover.c: all synchronous, at open */
 int wal__recover(struct wal *wal, uint64_t from,
@@ -119,6 +180,16 @@ int wal__segments_open(struct wal *wal, uint64_t *ret_bytes, struct err *err);
 void wal__segments_close(struct wal *wal);
 /* A new log: its first segment with a first frame, complete under its name or not there at all. */
 int wal__segment_first(struct wal *wal, const uint8_t *frame, size_t frame_bytes, struct err *err);
+/* Those below `number` are not of the log any more. */
+void wal__segments_discard(struct wal *wal, uint64_t number);
+/*
+ * The segment that a restart begins in: taken out of the pool, or a new one that wal__segment_begin makes; no job runs, and
+ * none is started before wal__segment_begun. `begin` blocks: on a worker.
+ */
+struct wal_segment *wal__segment_next(struct wal *wal);
+int wal__segment_begin(struct wal *wal, struct wal_segment *segment, const uint8_t *frame, size_t frame_bytes);
+void wal__segment_begun(struct wal *wal, struct wal_segment *segment); /* it alone is live now */
+void wal__segment_free(struct wal *wal, struct wal_segment *segment);
 /* The next ready segment, made on the spot if need be. */
 int wal__segment_ready_now(struct wal *wal, struct err *err);
 /* The ready segment becomes the one written to. False if there is none. */

@@ -15,6 +15,10 @@
  * there from earlier uses has lower marks. The log's id, which no client knows, keeps bytes of an entry from being
  * taken for such a frame.
  *
+ * A replicated log begins with a base frame in the segment that its slots name, or, once trimmed, with any other frame
+ * behind that. A frame that continues a log and contradicts it (cuts off what is committed, belongs to no term that can
+ * be there) is damage too. Entries are given out when it is known which of them later frames have cut off.
+ *
  * Nothing is changed before all that is decided; what is found is synced first.
  */
 #include "common/base/check.h"
@@ -92,20 +96,74 @@ static int read_frame(struct reader *r, struct position at, struct wal_frame *re
 	return 0;
 }
 
+/* The first frame of the log says what the log is; of a replicated one, it must be what its slots say. */
+static bool is_anchor(const struct wal *wal, const struct wal_frame *f)
+{
+	const struct wal_meta *meta;
+
+	if (!wal->group)
+		return true;
+	meta = &wal->group->meta;
+	if (memcmp(f->log_id, meta->log_id, WAL_ID_BYTES) != 0)
+		return false;
+	if (f->segment != meta->first_segment)
+		return f->type != WAL_FRAME_BASE;
+	return f->type == WAL_FRAME_BASE && f->first_index == meta->base_index + 1 && f->prev_term == meta->base_term;
+}
+
 static bool continues(const struct wal *wal, const struct wal_segment *segment, const struct wal_frame *f)
 {
-	if (f->segment != segment->number || f->segment_bytes != wal->segment_bytes)
+	if (f->version != wal->version || f->segment != segment->number || f->segment_bytes != wal->segment_bytes)
 		return false;
-	if (wal->next_number == 0) /* the anchor: it says what the log is */
-		return true;
-	return f->number == wal->next_number && f->prev_crc == wal->last_crc && f->first_index == wal->next_index &&
+	if (wal->next_number == 0)
+		return is_anchor(wal, f);
+	return f->number == wal->next_number && f->prev_crc == wal->last_crc && f->type != WAL_FRAME_BASE &&
+		(f->first_index == wal->next_index || (f->type == WAL_FRAME_CUT && f->first_index < wal->next_index)) &&
 		memcmp(f->log_id, wal->log_id, WAL_ID_BYTES) == 0 &&
-		(f->type == WAL_FRAME_START || memcmp(f->nonce, wal->nonce, WAL_ID_BYTES) == 0);
+		(f->type == WAL_FRAME_START || f->type == WAL_FRAME_CUT ||
+			memcmp(f->nonce, wal->nonce, WAL_ID_BYTES) == 0);
+}
+
+/* What a frame with terms says, beside a plain one. False: it cannot be. */
+static bool accept_terms(struct wal *wal, struct position at, const struct wal_frame *f, uint64_t bytes)
+{
+	struct wal_group *g = wal->group;
+
+	if (wal->next_number == 0)
+		wal_index_init(&g->index, f->first_index - 1, f->prev_term);
+	if (f->first_index <= g->commit && wal->next_number != 0)
+		return false;
+	if (f->type == WAL_FRAME_CUT)
+		wal_index_cut(&g->index, f->first_index, f->prev_term);
+	if (f->prev_term != wal_index_last_term(&g->index) || f->term > g->meta.term)
+		return false;
+	if (f->type == WAL_FRAME_ENTRIES)
+		wal_index_push(&g->index,
+			&(struct wal_extent){.first_index = f->first_index,
+				.term = f->term,
+				.number = f->number,
+				.segment = at.segment->number,
+				.offset = at.offset,
+				.count = f->entry_count,
+				.bytes = (uint32_t)bytes});
+	if (g->commit < f->commit)
+		g->commit = f->commit;
+	g->last_term = f->term;
+	return true;
 }
 
 /* The log goes on with this frame. */
-static void accept(struct wal *wal, struct position at, const struct wal_frame *f, uint64_t bytes)
+static int accept(struct wal *wal, struct position at, const struct wal_frame *f, uint64_t bytes, struct err *err)
 {
+	char path[WAL_PATH_BYTES];
+
+	if (wal->group && !accept_terms(wal, at, f, bytes)) {
+		wal__segment_path(wal, at.segment->number, path);
+		return err_set(err, ERR_CORRUPT,
+			"%.300s: offset %" PRIu64 ": the log contradicts itself, or its slots, at index %" PRIu64
+			"; nothing was changed",
+			path, at.offset, f->first_index);
+	}
 	if (wal->next_number == 0) {
 		memcpy(wal->log_id, f->log_id, WAL_ID_BYTES);
 		wal->first_index = f->first_index;
@@ -115,17 +173,19 @@ static void accept(struct wal *wal, struct position at, const struct wal_frame *
 	wal->last_crc = f->crc;
 	wal->next_index = f->first_index + f->entry_count;
 	wal->offset = at.offset + bytes;
-	at.segment->last_index = wal->next_index - 1;
+	if (at.segment->last_index < wal->next_index - 1)
+		at.segment->last_index = wal->next_index - 1;
+	return 0;
 }
 
-static int deliver(const struct wal_frame *f, uint64_t from,
+static int deliver(const struct wal_frame *f, uint64_t from, uint64_t to,
 	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx, struct err *err)
 {
 	struct slice entry;
 	size_t pos = 0;
 	int rc;
 
-	for (uint64_t index = f->first_index; wal_frame_next(f, &pos, &entry); index++) {
+	for (uint64_t index = f->first_index; index <= to && wal_frame_next(f, &pos, &entry); index++) {
 		if (index < from)
 			continue;
 		rc = each(each_ctx, index, entry, err);
@@ -229,8 +289,9 @@ static int walk(struct reader *r, uint64_t from,
 			at = next;
 		}
 		if (!rc) {
-			accept(wal, at, &f, bytes);
-			rc = deliver(&f, from, each, each_ctx, err);
+			rc = accept(wal, at, &f, bytes, err);
+			if (!rc && !wal->group)
+				rc = deliver(&f, from, UINT64_MAX, each, each_ctx, err);
 		}
 		if (rc)
 			return rc;
@@ -238,6 +299,88 @@ static int walk(struct reader *r, uint64_t from,
 	}
 	*ret_end = at;
 	return 0;
+}
+
+/* Gives out what no later frame has cut off. */
+static int deliver_kept(struct reader *r, uint64_t from,
+	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx, struct err *err)
+{
+	const struct wal_index *index = &r->wal->group->index;
+	struct wal_segment *s = LIST_ENTRY(r->wal->live.next, struct wal_segment, link);
+	uint32_t n = from <= index->base_index ? 0 : wal_index_find(index, from);
+	char path[WAL_PATH_BYTES];
+	struct wal_frame f;
+	uint64_t bytes;
+	bool intact;
+	int rc = 0;
+
+	for (; !rc && n < index->count; n++) {
+		const struct wal_extent *e = wal_index_at(index, n);
+
+		while (s->number != e->segment)
+			s = next_segment(r->wal, s);
+		rc = read_frame(r, (struct position){s, e->offset}, &f, &bytes, &intact, err);
+		if (!rc && (!intact || f.number != e->number)) {
+			wal__segment_path(r->wal, s->number, path);
+			rc = err_set(err, ERR_CORRUPT,
+				"%.300s: offset %" PRIu64 ": index %" PRIu64 " was there a moment ago", path, e->offset,
+				e->first_index);
+		}
+		if (!rc)
+			rc = deliver(&f, from, e->first_index + e->count - 1, each, each_ctx, err);
+	}
+	return rc;
+}
+
+/*
+ * A frame of a version that is not known here: what a newer build wrote is not a torn tail. It has the log's id, which those who give us the bytes of
+ * entries do not know, and the number that is missing: old bytes of a reused segment say nothing.
+ */
+static int refuse_newer(struct reader *r, struct position at, struct err *err)
+{
+	char path[WAL_PATH_BYTES];
+	struct wal_frame f;
+	const uint8_t *data;
+	size_t bytes;
+	uint64_t len;
+	int rc;
+
+	if (!at.segment || at.offset == r->wal->segment_bytes)
+		return 0;
+	rc = reader_get(r, at, WAL_FRAME_ALIGN, &data, &len, err);
+	if (rc || len < WAL_FRAME_ALIGN || wal_frame_peek(data, &f, &bytes) != ERR_VERSION)
+		return rc;
+	rc = reader_get(r, at, bytes, &data, &len, err);
+	if (rc || len < bytes || wal_frame_decode(data, bytes, &f) != ERR_VERSION)
+		return rc;
+	if (r->wal->next_number != 0 &&
+		(f.number != r->wal->next_number || memcmp(f.log_id, r->wal->log_id, WAL_ID_BYTES) != 0))
+		return 0;
+	wal__segment_path(r->wal, at.segment->number, path);
+	return err_set(err, ERR_VERSION,
+		"%.300s: offset %" PRIu64 ": index %" PRIu64
+		" is in a format that is not known here: a newer build wrote it; start that one. Nothing was changed",
+		path, at.offset, r->wal->next_index);
+}
+
+/* What a damaged first frame is taken for. */
+static int report_anchor(struct reader *r, struct position at, struct err *err)
+{
+	char path[WAL_PATH_BYTES];
+	struct wal_frame f;
+	uint64_t bytes;
+	bool intact;
+	int rc = refuse_newer(r, at, err);
+
+	if (!rc)
+		rc = read_frame(r, at, &f, &bytes, &intact, err);
+	if (rc)
+		return rc;
+	wal__segment_path(r->wal, at.segment->number, path);
+	if (intact && f.version != r->wal->version)
+		return err_set(err, ERR_VERSION, "%s: the log is one of %s; nothing was changed", path,
+			f.version == WAL_FRAME_PLAIN ? "a single replica, not of a group" : "a group of replicas");
+	return err_set(err, ERR_CORRUPT, "%s: offset 0: the log's first frame is damaged; nothing was changed", path);
 }
 
 /* Segments behind the end: those numbered on are ready for use, others are renamed when needed. */
@@ -286,7 +429,6 @@ int wal__recover(struct wal *wal, uint64_t from,
 {
 	struct reader r = {.wal = wal, .buf = mem_aligned(IO_DIRECT_ALIGN, WINDOW_BYTES)};
 	struct position end, proof_at;
-	char path[WAL_PATH_BYTES];
 	bool proof = false;
 	int rc;
 
@@ -294,15 +436,20 @@ int wal__recover(struct wal *wal, uint64_t from,
 	rc = sync_found(wal, err);
 	if (!rc)
 		rc = walk(&r, from, each, each_ctx, &end, err);
-	if (!rc && wal->next_number == 0) {
-		wal__segment_path(wal, end.segment->number, path);
-		rc = err_set(
-			err, ERR_CORRUPT, "%s: offset 0: the log's first frame is damaged; nothing was changed", path);
-	}
+	if (!rc && wal->next_number == 0)
+		rc = report_anchor(&r, end, err);
 	if (!rc)
 		rc = look_for_proof(&r, end, &proof, &proof_at, err);
 	if (!rc && proof)
 		rc = report_corruption(wal, missing_frame(&r, end, proof_at), proof_at, err);
+	if (!rc)
+		rc = refuse_newer(&r, end, err);
+	if (!rc)
+		rc = refuse_newer(&r, (struct position){next_segment(wal, end.segment), 0}, err);
+	if (!rc && wal->group)
+		rc = wal__group_check(wal, err);
+	if (!rc && wal->group)
+		rc = deliver_kept(&r, from, each, each_ctx, err);
 	if (!rc)
 		sort_segments(wal, end.segment);
 	mem_free(r.buf);

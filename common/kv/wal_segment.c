@@ -259,22 +259,66 @@ bool wal__segment_advance(struct wal *wal)
 	return true;
 }
 
+static void retire_first(struct wal *wal)
+{
+	struct list *s = list_pop_front(&wal->live);
+
+	list_push_back(&wal->obsolete, s);
+	wal->obsolete_count++;
+}
+
 /* Looks again whenever something became durable: the index may have been passed before the frames behind it were. */
 void wal__segment_trim(struct wal *wal)
 {
+	uint64_t index = wal->group ? wal__group_trim_index(wal) : wal->trim_index;
 	struct wal_segment *s;
 
 	for (;;) {
 		s = LIST_ENTRY(wal->live.next, struct wal_segment, link);
 		/* the first live segment always holds a durable frame: the next open finds the log's start by it */
-		if (s->number >= wal->durable_segment || s->last_index > wal->trim_index)
+		if (s->number >= wal->durable_segment || s->last_index > index)
 			return;
-		list_remove(&s->link);
-		list_push_back(&wal->obsolete, &s->link);
-		wal->obsolete_count++;
-		if (wal->first_index <= s->last_index)
+		retire_first(wal);
+		if (wal->group)
+			wal__group_trimmed(wal);
+		else if (wal->first_index <= s->last_index)
 			wal->first_index = s->last_index + 1;
 	}
+}
+
+void wal__segments_discard(struct wal *wal, uint64_t number)
+{
+	while (!list_empty(&wal->live) && LIST_ENTRY(wal->live.next, struct wal_segment, link)->number < number)
+		retire_first(wal);
+}
+
+struct wal_segment *wal__segment_next(struct wal *wal)
+{
+	struct list *ready = list_pop_front(&wal->ready);
+
+	return ready ? LIST_ENTRY(ready, struct wal_segment, link) : segment_new(next_number(wal), -1);
+}
+
+int wal__segment_begin(struct wal *wal, struct wal_segment *segment, const uint8_t *frame, size_t frame_bytes)
+{
+	int64_t n;
+
+	if (segment->fd < 0)
+		return create(wal, segment->number, frame, frame_bytes, &segment->fd);
+	n = io_pwrite(wal->io, segment->fd, frame, frame_bytes, 0);
+	return n < 0 ? (int)n : io_fdatasync(wal->io, segment->fd);
+}
+
+void wal__segment_begun(struct wal *wal, struct wal_segment *segment)
+{
+	while (!list_empty(&wal->live))
+		retire_first(wal);
+	list_push_back(&wal->live, &segment->link);
+}
+
+void wal__segment_free(struct wal *wal, struct wal_segment *segment)
+{
+	segment_free(wal, segment);
 }
 
 static void job_run(struct io_op *op)
@@ -354,19 +398,27 @@ static void job_start(struct wal *wal, enum wal_job_kind kind)
 	io_submit(wal->io, &job->op);
 }
 
+/* The oldest that waits, unless somebody reads from it. */
+static bool can_leave(const struct wal *wal)
+{
+	return !list_empty(&wal->obsolete) && LIST_ENTRY(wal->obsolete.next, struct wal_segment, link)->readers == 0;
+}
+
 void wal__segment_work(struct wal *wal)
 {
 	bool wanted = wal->blocked_since_ns || (!wal->closing && wal->offset > wal->segment_bytes / 2);
 
+	if (wal->group && wal->group->restart)
+		return; /* it waits for the job, and then has the segments for itself */
 	wal__segment_trim(wal);
 	if (wal->job_running || wal->failed)
 		return;
 	if (wanted && list_empty(&wal->ready)) {
-		if (!list_empty(&wal->obsolete))
+		if (can_leave(wal))
 			job_start(wal, WAL_JOB_RECYCLE);
 		else if (!(wal->space_retry && io_pending(&wal->timer)))
 			job_start(wal, WAL_JOB_CREATE);
-	} else if (!wal->closing && wal->obsolete_count > WAL_OBSOLETE_MAX) {
+	} else if (!wal->closing && wal->obsolete_count > WAL_OBSOLETE_MAX && can_leave(wal)) {
 		job_start(wal, WAL_JOB_REMOVE);
 	}
 }

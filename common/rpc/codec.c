@@ -22,7 +22,8 @@
 
 enum {
 	ALIGN = 16,
-	CHUNK_MIN = 2 << 10, /* most requests fit */
+	CHUNK_MIN = 2 << 10,   /* most requests fit */
+	CHUNK_KEPT = 16 << 10, /* a commit of eight blocks fits: fresh memory for each costs more than its decoding */
 	CHUNK_MAX = 256 << 10,
 	VARINT_BYTES = 10,
 };
@@ -49,17 +50,28 @@ static void drop_chunks(struct codec_arena *a, struct codec_chunk *keep)
 	}
 }
 
+static void drop_older(struct codec_arena *a, struct codec_chunk *c)
+{
+	struct codec_chunk *older;
+
+	while ((older = c->older)) {
+		c->older = older->older;
+		a->held -= sizeof(*older) + older->cap;
+		mem_free(older);
+	}
+}
+
 void codec_arena_clear(struct codec_arena *a)
 {
-	struct codec_chunk *oldest = a->chunk;
+	struct codec_chunk *kept = a->chunk; /* the newest is the largest, or at least larger than most */
 
-	while (oldest && oldest->older)
-		oldest = oldest->older;
-	if (oldest && oldest->cap > CHUNK_MIN)
-		oldest = NULL;
-	drop_chunks(a, oldest);
-	if (oldest)
-		oldest->used = 0;
+	while (kept && kept->cap > CHUNK_KEPT)
+		kept = kept->older;
+	drop_chunks(a, kept);
+	if (kept) {
+		drop_older(a, kept);
+		kept->used = 0;
+	}
 	a->used = 0;
 	a->refused = false;
 }

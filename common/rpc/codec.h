@@ -27,7 +27,7 @@ struct codec_arena {
 };
 
 void codec_arena_init(struct codec_arena *a, size_t max);
-void codec_arena_clear(struct codec_arena *a); /* keeps one small piece of memory */
+void codec_arena_clear(struct codec_arena *a); /* keeps one piece of memory, of 16 KiB at most */
 void codec_arena_fini(struct codec_arena *a);
 void *codec_arena_alloc(struct codec_arena *a, size_t len); /* 16-byte aligned; NULL past the bound */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "metad/plan/repair.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include "common/base/check.h"
 #include "common/code/stripe.h"
@@ -24,8 +25,8 @@ static uint32_t domain_of(const struct state *s, const struct state_chunk *c)
 }
 
 /* Why this chunk is wanted anew; 0: it is not (yet: *due_ms). */
-static uint8_t cause_of(
-	const struct state *s, const struct state_block *row, uint8_t index, uint64_t now_ms, uint64_t *due_ms)
+static uint8_t cause_of(const struct state *s, const struct state_block *row, uint8_t index, uint64_t now_ms,
+	bool writer_gone, uint64_t *due_ms)
 {
 	const struct state_chunk *c = &row->chunks[index];
 	const struct state_disk *disk = state_disk_at(s, c->disk);
@@ -35,7 +36,7 @@ static uint8_t cause_of(
 		return STATE_CAUSE_DAMAGED;
 	if (c->present)
 		return disk && disk->out ? STATE_CAUSE_LOST : 0;
-	if (now_ms >= from_ms)
+	if (writer_gone || now_ms >= from_ms)
 		return STATE_CAUSE_MISSING;
 	if (!*due_ms || from_ms < *due_ms)
 		*due_ms = from_ms;
@@ -72,7 +73,7 @@ static int crowded_index(
 }
 
 void repair_assess(const struct state *s, const struct state_block *row, uint64_t now_ms, uint32_t domains,
-	struct repair_look *ret_look)
+	bool writer_gone, struct repair_look *ret_look)
 {
 	struct stripe_geom g = state__geom(row);
 	int here = 0, sources = 0, exist = 0, needed = stripe_data_chunks(&g), index = -1;
@@ -88,7 +89,7 @@ void repair_assess(const struct state *s, const struct state_block *row, uint64_
 		exist++;
 		here += c->present && !c->damaged && state_disk_counts(s, c->disk);
 		sources += is_source(s, c);
-		why = cause_of(s, row, i, now_ms, &look.due_ms);
+		why = cause_of(s, row, i, now_ms, writer_gone, &look.due_ms);
 		/* Of several one that is no source itself: the others are then as many as can be. */
 		if (why && (index < 0 || (is_source(s, &row->chunks[index]) && !is_source(s, c)))) {
 			index = i;
@@ -184,7 +185,8 @@ static uint32_t disk_to_take_out(struct plan_repair *p, const struct state *s, u
 		if (!server || disk->out)
 			continue;
 		/* It is known why it is away; if it does not come back in time, it is silent from then on. */
-		if (disk->state != STATE_DISK_FAILED && server->maintenance_ms && now_ms < server->maintenance_ms + dead_ms)
+		if (disk->state != STATE_DISK_FAILED && server->maintenance_ms &&
+			now_ms < server->maintenance_ms + dead_ms)
 			continue;
 		if (disk->state != STATE_DISK_FAILED &&
 			(server->up || p->env.silent_ms(p->env.ctx, server->id) < dead_ms ||
@@ -197,6 +199,47 @@ static uint32_t disk_to_take_out(struct plan_repair *p, const struct state *s, u
 			p->out_waits_ms = at_ms;
 	}
 	return 0;
+}
+
+/* Are disks of another failure domain as bad, given up or not? */
+static bool damages_elsewhere(
+	struct plan_repair *p, const struct state *s, const struct state_disk *disk, uint64_t limit)
+{
+	for (uint32_t i = 1; i < s->disk_cap; i++) {
+		const struct state_disk *other = state_disk_at(s, i);
+
+		if (other && other->domain != disk->domain && p->env.damaged(p->env.ctx, i) >= limit)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A disk that is up and confirms damage again and again: what is whole on it is better elsewhere, before it is damaged, too. What damages
+ * chunks in several failure domains is a fault of something else, and giving up one after the other would leave no place for data. 0: none.
+ */
+static uint32_t disk_to_give_up(struct plan_repair *p, const struct state *s, uint64_t now_ms)
+{
+	uint64_t limit = state_config(s, CONFIG_DISK_DAMAGE_LIMIT);
+
+	for (uint32_t i = 1; i < s->disk_cap && limit; i++) {
+		const struct state_disk *disk = state_disk_at(s, i);
+
+		if (disk && state_disk_counts(s, i) && p->env.damaged(p->env.ctx, i) >= limit &&
+			state_take_out_at(s, disk) <= now_ms && !damages_elsewhere(p, s, disk, limit))
+			return i;
+	}
+	return 0;
+}
+
+static void give_up_disk(struct plan_repair *p, const struct state *s, uint32_t disk, struct state_cmd *ret_cmd)
+{
+	snprintf(p->text, sizeof(p->text), "%u damaged chunks were found on it within a day (disk.damage_limit)",
+		p->env.damaged(p->env.ctx, disk));
+	ret_cmd->type = STATE_CMD_DISK_FAILED;
+	ret_cmd->disk_failed = (struct state_cmd_disk_failed){.disk = disk,
+		.generation = state_disk_at(s, disk)->generation,
+		.error = slice_of(p->text, strlen(p->text))};
 }
 
 /* ---- candidates ---- */
@@ -277,7 +320,7 @@ static int choose_target(
 				p->candidates[j].free_bytes = 0;
 	}
 	for (size_t j = 0; j < count; j++)
-		if (p->candidates[j].disk == not)
+		if (p->candidates[j].disk == not )
 			p->candidates[j].free_bytes = 0;
 	code = place_next(p->candidates, count, held, held_count, g.m, p->rng, ret_disk, &now);
 	for (size_t j = 0; j < count; j++)
@@ -301,6 +344,25 @@ static bool is_reachable(struct plan_repair *p, struct state *s)
 		return true;
 	state_key_id(&key, STATE_TABLE_GC, p->row.inode);
 	return kv_get(s->kv, state_key_slice(&key), &value) != 0;
+}
+
+/*
+ * Can nobody finish a chunk of the block in p->row that was late? Only the session that wrote it could. It is gone if all that there
+ * are began after the commit, and if the file was left incomplete and nobody has it open to write.
+ */
+static bool writer_gone(struct plan_repair *p, struct state *s)
+{
+	if (p->row.time_ms < p->oldest_ms)
+		return true;
+	return state_inode_get(s, p->row.inode, &p->inode) == 0 && !(p->inode.flags & STATE_INODE_COMPLETE) &&
+		!p->inode.lease;
+}
+
+static void assess(struct plan_repair *p, struct state *s, uint64_t now_ms, struct repair_look *ret_look)
+{
+	repair_assess(s, &p->row, now_ms, p->domains, false, ret_look);
+	if (ret_look->due_ms && writer_gone(p, s))
+		repair_assess(s, &p->row, now_ms, p->domains, true, ret_look);
 }
 
 /* ---- the walk ---- */
@@ -358,7 +420,7 @@ static bool walk_wanted(const struct plan_repair *p, const struct state *s, uint
 	if (now_ms < p->walk_next_ms)
 		return false;
 	return p->walk_truncated || p->walk_fleet != s->fleet_version || p->walk_blocks != s->blocks_version ||
-		(p->due_ms && now_ms >= p->due_ms);
+		(p->due_ms && now_ms >= p->due_ms) || (p->unfinished && p->walk_sessions != s->sessions_ended);
 }
 
 static void walk_begin(struct plan_repair *p, const struct state *s, uint64_t now_ms)
@@ -370,6 +432,9 @@ static void walk_begin(struct plan_repair *p, const struct state *s, uint64_t no
 	p->walk_due_ms = 0;
 	p->walk_fleet = s->fleet_version;
 	p->walk_blocks = s->blocks_version;
+	p->walk_sessions = s->sessions_ended;
+	p->oldest_ms = state_session_oldest_ms(s);
+	p->unfinished = false;
 	p->counted = p->counted_helpless = p->counted_no_target = 0;
 	p->domains = count_domains(p, s);
 	p->queue_count = p->queue_at = 0;
@@ -409,11 +474,13 @@ static void walk_block(struct plan_repair *p, struct state *s, uint64_t now_ms)
 {
 	struct repair_look look;
 
-	repair_assess(s, &p->row, now_ms, p->domains, &look);
+	assess(p, s, now_ms, &look);
 	p->counted += look.needs;
 	p->counted_helpless += look.helpless;
-	if (look.due_ms)
+	if (look.due_ms) {
 		walk_due(p, look.due_ms);
+		p->unfinished = true;
+	}
 	if (!look.needs)
 		return;
 	if (!queue_has_room(p, &look.need))
@@ -492,7 +559,7 @@ static bool begin_next(struct plan_repair *p, struct state *s, uint64_t now_ms, 
 		/* The row of now decides, not what the walk saw. */
 		if (state_block_get(s, need.block, &p->row) || state_intent_of(s, need.block) || !is_reachable(p, s))
 			continue;
-		repair_assess(s, &p->row, now_ms, p->domains, &look);
+		assess(p, s, now_ms, &look);
 		if (!look.needs)
 			continue;
 		code = choose_target(p, s, &look.need, &disk);
@@ -536,6 +603,11 @@ static enum plan_next step(struct plan *plan, const struct plan_facts *facts, st
 	if (disk) {
 		ret_cmd->type = STATE_CMD_TAKE_OUT;
 		ret_cmd->take_out.disk = disk;
+		return PLAN_COMMAND;
+	}
+	disk = disk_to_give_up(p, s, now_ms); /* behind the one before, which is out by then */
+	if (disk) {
+		give_up_disk(p, s, disk, ret_cmd);
 		return PLAN_COMMAND;
 	}
 	if (!p->walking && walk_wanted(p, s, now_ms))

@@ -6,7 +6,9 @@
  * some block has changed, or when a chunk becomes due. Then one intent after the other, at most one for each target disk.
  *
  *     server silent for server.dead_after, disk failed --TAKE_OUT (one domain per interval)--> its chunks are lost
- *     walk: lost, damaged, missing (repair.missing_after behind the commit), crowded --> queue --> INTENT --> a chunk server
+ *     disk that confirms damage again and again (disk.damage_limit within a day) --DISK_FAILED--> as if it had failed
+ *     walk: lost, damaged, missing (its writer is gone, or repair.missing_after behind the commit), crowded --> queue --> INTENT --> a
+ *           chunk server
  *
  * The queue holds the worst of all that can be begun: what finds no target, has failed a moment ago or belongs to a file that
  * nobody can reach any more takes no place from others. A file that is open somewhere is repaired, name or not.
@@ -52,9 +54,12 @@ struct repair_look {
 	uint64_t due_ms; /* a chunk is wanted from then on; 0: none */
 	struct repair_need need;
 };
-/* `domains`: how many could take a chunk now; a crowded block is spread only if there is one that it does not use. */
+/*
+ * `domains`: how many could take a chunk now; a crowded block is spread only if there is one that it does not use. `writer_gone`: nobody can
+ * finish chunks that were late any more.
+ */
 void repair_assess(const struct state *s, const struct state_block *row, uint64_t now_ms, uint32_t domains,
-	struct repair_look *ret_look);
+	bool writer_gone, struct repair_look *ret_look);
 
 /* State time until which nothing new is begun, as many servers fell silent at once; 0: go on. */
 uint64_t repair_hold(const struct state *s, uint64_t now_ms);
@@ -63,6 +68,7 @@ uint64_t repair_hold(const struct state *s, uint64_t now_ms);
 struct repair_env {
 	uint64_t (*silent_ms)(void *ctx, uint32_t server);
 	uint64_t (*free_bytes)(void *ctx, const struct state_disk *disk, uint64_t chunk_bytes);
+	uint32_t (*damaged)(void *ctx, uint32_t disk); /* copies that it has confirmed to be, within a day */
 	void *ctx;
 };
 
@@ -84,6 +90,10 @@ struct plan_repair {
 	bool walking, walk_truncated; /* truncated: the queue held less than was wanted */
 	uint64_t next_block, walk_began_ms, walk_next_ms, due_ms, walk_due_ms;
 	uint64_t walk_fleet, walk_blocks; /* versions at its start */
+	uint64_t walk_sessions;           /* that had ended by then */
+	uint64_t oldest_ms;               /* of the sessions at its start */
+	bool unfinished;                  /* chunks of it wait for a writer */
+	char text[128];                   /* why a disk is taken out */
 	uint32_t domains;
 	uint64_t counted, counted_helpless, counted_no_target;
 	struct repair_need queue[REPAIR_QUEUE]; /* sorted, worst first, once a walk has ended */

@@ -41,7 +41,7 @@ void raft__follow(struct raft_turn *t, uint64_t term, uint64_t leader)
 	if (core->role != RAFT_FOLLOWER) {
 		core->role = RAFT_FOLLOWER;
 		core->transfer_to = 0;
-		raft__read_forget(core);
+		raft__read_forget(t);
 		raft__election_reset(core);
 	}
 	core->leader = leader;
@@ -80,8 +80,7 @@ void raft__campaign(struct raft_turn *t, bool pre, bool forced)
 	struct raft_core *core = t->core;
 
 	raft__election_reset(core);
-	if (!raft__is_voter(&core->config, core->options.id) || !raft__log_has_room(core) ||
-		core->term + 1 >= RAFT_TERM_MAX)
+	if (!raft__is_voter(&core->config, core->options.id) || core->term + 1 >= RAFT_TERM_MAX)
 		return;
 	core->role = pre ? RAFT_PRE_CANDIDATE : RAFT_CANDIDATE;
 	core->leader = 0;

@@ -2,18 +2,7 @@
 /*
  * raft: the core of the replicated log (Ongaro, Ousterhout 2014; Ongaro's thesis 2014 for pre-vote, learners, single-server changes,
  * ReadIndex and leadership transfer). One event in, one update out: no I/O, no clock, no allocation, nothing global. A core is flat:
- * copying the struct copies the replica.
- *
- *     raft_step(core, now, event, update), then the driver works the update off, in this order:
- *
- *     1. update.meta          write term and vote, sync; before anything else of this update leaves this process
- *     2. update.install       switch to the snapshot that RAFT_SNAPSHOT_READY spoke of, durably; the log before it is gone
- *     3. update.truncate_from cut the log; update.append: append entries to it; start one sync if none runs
- *     4. update.messages      fill those that ask for it (raft_fill), send; then RAFT_SENT for each of those, also for one that did not leave
- *     5. update.commit        hand entries up to min(commit, persisted) to apply
- *
- * The core knows runs of terms, not entries: bodies are the driver's. Which entries are durable it learns from RAFT_PERSISTED only, after
- * their sync returned 0; a follower acknowledges only then, and a leader counts itself only then.
+ * copying the struct copies the replica. Not thread-safe: one core, one thread at a time.
  *
  *                     timeout               quorum grants          quorum votes
  *     RAFT_FOLLOWER ----------> RAFT_PRE_CANDIDATE -----> RAFT_CANDIDATE -----> RAFT_LEADER
@@ -23,8 +12,48 @@
  * joint consensus (Ongaro, raft-dev 2015-07-10), and one uncommitted configuration is all that a log can hold, so that a cut needs to
  * remember one older one. All growth and shrinkage of 1, 3 or 5 replicas is a sequence of such steps.
  *
- * Messages come from outside: raft_message_check tells whether one may be stepped. What breaks the protocol in a way that only the
- * state shows is refused, counted in core->refused, and changes nothing.
+ * What the driver owes. Bodies, disk and network are its own; the core knows terms and indexes. What is marked CHECK stops the process if
+ * it is not kept, as there is no going on; tests/raft/driver.c is a driver in 300 lines that keeps all of it.
+ *
+ * 1. Start. Before raft_init everything that was read of the log is durable: who was killed finds in the page cache what a loss of power
+ *    takes away again, and raft_init counts all of it as persisted. So: read, cut the torn tail, sync, then raft_init. boot.commit is the
+ *    greatest commit index that is known for certain: what is applied, or what the log's frames say (a frame may carry min(core->commit,
+ *    the entry before it) of the moment that it is written; a meta slot may carry what was noted before the update that it is written
+ *    for, as far as it was durable then, but not what that update commits, for it is durable before the log is cut or replaced, and
+ *    would call committed what an old tail has there). Less is safe and costs time only. A process has one core; after raft_init
+ *    nothing that an earlier one began (a sync, a fill, a fetch) is reported to it.
+ * 2. An update is worked off in this order, all of it before the next event that may change what it speaks of:
+ *      a. update.meta           write term and vote, sync; before anything else of this update leaves this process
+ *      b. update.install        switch to the snapshot that RAFT_SNAPSHOT_READY spoke of, durably and at once; the log before it is gone
+ *      c. update.truncate_from  cut the log; update.append: append entries to it
+ *      d. update.messages       fill those that ask for it, send. They may leave before the sync of c: what must wait for it does so
+ *                               inside the core
+ *      e. update.commit         hand entries up to min(commit, persisted) to apply; never more, never twice, in order
+ *      f. reads_lost, read_done, fetch, snapshot_wanted
+ * 3. Sync. Whenever core->persisted < core->last_index and no sync runs, start one. It covers the log as it is then: note core->last_index
+ *    and core->epoch when it starts, and give both with RAFT_PERSISTED when it returned 0. A cut raises the epoch, and what was noted
+ *    before it then says nothing (CHECK: an epoch or index that the core never had). After it, look again: the end of one sync is
+ *    often the time for the next, also if the event changed nothing. If it did not return 0 the process ends.
+ * 4. Messages that come in. Not stepped unless raft_message_check says 0 (CHECK) and the sender is who it says. A RAFT_APPEND comes with
+ *    bodies: event.count is how many; the core refuses one whose bodies are not last - prev_index. That the last body is a configuration
+ *    exactly if has_config says so, and equal to append.config, and that no other is, the driver checks, and that a body's frame says
+ *    the term that the message's runs say. If raft_asks says so, the log is looked up first (event.differs; CHECK).
+ * 5. Messages to be filled (append.fill): raft_fill, send, then RAFT_SENT once for each, also for one that did not leave: until then that
+ *    member gets no other. It may take its time, if bodies must be read from disk; raft_fill says then whether the message still stands.
+ *    RAFT_SENT is a step like any other: its update has messages of its own, so an array that is still being worked off must not be
+ *    given to it. If a message is lost after RAFT_SENT, nothing need be said: heartbeats find out.
+ * 6. Reads. A token that RAFT_READ gave is answered when a read_done >= it came, once read_index is applied; all that are not done when
+ *    reads_lost comes fail. Neither comes twice.
+ * 7. Snapshots. snapshot_wanted and fetch come again with each heartbeat until the matter is settled: who has one on the way says the same
+ *    again or nothing. RAFT_SNAPSHOT_TAKEN of an index below core->base_index is refused (ERR_STALE: take a new one), for the log goes
+ *    on behind the base. RAFT_SNAPSHOT_READY only for what is durable and verified; if its code is not 0, throw it away.
+ * 8. Compaction. RAFT_COMPACTED after entries went, never above what is applied durably, nor above what an unfinished snapshot stream's
+ *    follower will need next; event.term is that of the entry (CHECK). Or it goes first: then messages to be filled may ask for what is
+ *    gone, and raft_fill says false to them.
+ * 9. Ids. A replica whose disk was lost or is corrupt comes back under a new id only.
+ *
+ * Messages come from outside: what breaks the protocol in a way that only the state shows is refused, counted in core->refused, and
+ * changes nothing.
  */
 #ifndef METAD_RAFT_RAFT_H
 #define METAD_RAFT_RAFT_H
@@ -50,7 +79,7 @@
 enum {
 	RAFT_MEMBERS_MAX = RAFT_BOUND_MEMBERS, /* voters and learners */
 	RAFT_RUNS_MAX =
-		RAFT_BOUND_RUNS, /* of terms in a log: the oldest are forgotten, who needs them gets a snapshot */
+		RAFT_BOUND_RUNS, /* of terms in a log that the core remembers: the driver is asked for older ones */
 	RAFT_MESSAGE_RUNS_MAX = RAFT_BOUND_MESSAGE_RUNS, /* of terms in one message */
 	RAFT_INFLIGHT_MAX = RAFT_BOUND_INFLIGHT, /* messages with entries to one member that are not acknowledged */
 	RAFT_MESSAGES_MAX = 3 * RAFT_MEMBERS_MAX,
@@ -108,9 +137,9 @@ struct raft_message {
 			uint32_t run_count;
 			struct raft_run runs[RAFT_MESSAGE_RUNS_MAX];
 			bool fill; /* sender only: raft_fill wants to choose `last` */
-			uint32_t
-				room_bytes; /* sender only: the bodies should not be longer, but one entry always goes */
-			bool has_config;    /* `last` is a configuration, and no other entry is */
+			/* sender only: the bodies should not be longer, but one entry always goes; 0: none is wanted, only prev_term */
+			uint32_t room_bytes;
+			bool has_config; /* `last` is a configuration, and no other entry is */
 			struct raft_config config;
 		} append;
 		struct {
@@ -133,17 +162,18 @@ struct raft_message {
 
 enum raft_event_type {
 	RAFT_TICK = 1,  /* time passed; every few ms, at heartbeat_ms / 2 at the latest */
-	RAFT_RECEIVE,   /* message */
+	RAFT_RECEIVE,   /* message; count: of bodies that came with it; differs, if raft_asks */
 	RAFT_SUBMIT,    /* count entries are to be appended; the leader's */
 	RAFT_PERSISTED, /* entries up to `index` are durable in the log of `epoch` */
-	RAFT_SENT, /* a message that asked to be filled left: peer, index (its last; 0: it did not), bytes, term (the message's) */
-	RAFT_COMPACTED,      /* entries up to `index` (<= commit) are no longer in the log */
-	RAFT_SNAPSHOT_TAKEN, /* for `peer`: snapshot; answers update.snapshot_wanted */
-	RAFT_SNAPSHOT_READY, /* `snapshot` was fetched, is durable and verified: shall it be installed? */
+	/* A message that asked to be filled left: peer, index (its last entry; 0: it had none, or did not leave), bytes, term (the message's). */
+	RAFT_SENT,
+	RAFT_COMPACTED,      /* entries up to `index` (<= commit), which is of `term`, are no longer in the log */
+	RAFT_SNAPSHOT_TAKEN, /* for `peer`: message; answers update.snapshot_wanted */
+	RAFT_SNAPSHOT_READY, /* `message` was fetched, is durable and verified: shall it be installed? differs, if raft_asks */
 	RAFT_CHANGE,         /* change, peer; the leader's */
-	RAFT_TRANSFER,       /* lead no longer: hand over to `peer` */
-	RAFT_READ,           /* a read that must see all that was acknowledged before it */
-	RAFT_CAMPAIGN,       /* the election timeout has run out; for tests and operators */
+	RAFT_TRANSFER, /* lead no longer: hand over to `peer` */
+	RAFT_READ,     /* a read that must see all that was acknowledged before it */
+	RAFT_CAMPAIGN, /* the election timeout has run out; for tests and operators */
 };
 
 enum raft_change {
@@ -154,7 +184,7 @@ enum raft_change {
 
 struct raft_event {
 	enum raft_event_type type;
-	uint64_t peer, index, term, count, epoch;
+	uint64_t peer, index, term, count, epoch, differs;
 	uint32_t bytes;
 	enum raft_change change;
 	const struct raft_message
@@ -170,13 +200,13 @@ enum raft_append_kind {
 };
 
 struct raft_update {
-	/* Of SUBMIT, CHANGE, TRANSFER, READ, SNAPSHOT_READY: 0, or why not:
+	/* Of SUBMIT, CHANGE, TRANSFER, READ, SNAPSHOT_TAKEN, SNAPSHOT_READY: 0, or why not:
 	 *   ERR_NOT_LEADER  see core->leader
-	 *   ERR_AGAIN       leadership is being handed over, or no entry of the own term is committed yet: soon
+	 *   ERR_AGAIN       leadership is being handed over, or no entry of the own term is committed yet, or, of a promotion, what the learner
+	 *                   has is not known yet: soon
 	 *   ERR_BUSY        the configuration before this one is not committed yet; of a removal: of the leader itself, which must hand over first
-	 *                   of a promotion: what the learner has is not known yet, let alone nearly all
 	 *   ERR_EXIST, ERR_NOENT, ERR_INVAL, ERR_OVERFLOW   the change makes no sense, or there are too many members
-	 *   ERR_STALE       the snapshot is not newer than the log here */
+	 *   ERR_STALE       the snapshot is not newer than the log here; of one taken: the log does not go on behind it */
 	int code;
 	bool meta;              /* core->term or core->vote changed */
 	bool install;           /* the snapshot of SNAPSHOT_READY takes the place of the log */
@@ -195,6 +225,7 @@ struct raft_update {
 	uint64_t read_token; /* of RAFT_READ: it may be answered once a read_done >= this came */
 	uint64_t read_done,
 		read_index; /* reads with tokens <= read_done may be answered when read_index is applied; 0: none new */
+	bool reads_lost;    /* tokens that are not done will never be: leadership is over */
 };
 
 enum raft_role { RAFT_FOLLOWER, RAFT_PRE_CANDIDATE, RAFT_CANDIDATE, RAFT_LEADER };
@@ -239,8 +270,8 @@ struct raft_core {
 	struct rng rng;
 	/* durable */
 	uint64_t term, vote;
-	/* the log: base is the entry before its first */
-	uint64_t base_index, base_term, last_index, persisted;
+	/* the log: base is the entry before its first; the runs are of known_index + 1 .. last_index (terms.c) */
+	uint64_t base_index, base_term, known_index, last_index, persisted;
 	uint64_t epoch; /* counts cuts: a sync that was started before one says nothing */
 	uint32_t run_count;
 	struct raft_run runs[RAFT_RUNS_MAX];
@@ -266,11 +297,11 @@ struct raft_boot {
 	uint64_t term, vote;
 	uint64_t base_index, base_term, last_index; /* all of it durable */
 	const struct raft_run
-		*runs; /* of base_index + 1 .. last_index; of too many the last ones are kept: what goes is committed */
+		*runs; /* of the log's entries, up to last_index; the last RAFT_RUNS_MAX of them are enough */
 	uint32_t run_count;
 	/* The latest configuration of state and log, and the one before it (count 0: there is none). */
 	struct raft_config config, config_before;
-	uint64_t commit; /* that is known: what is applied */
+	uint64_t commit; /* that is known for certain, at most last_index; see 1. above */
 };
 
 /* ERR_CORRUPT: what was found contradicts itself; ERR_INVAL: the options do. */
@@ -282,16 +313,31 @@ void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event 
 	struct raft_update *ret_update);
 
 /*
- * A RAFT_APPEND with append.fill: the driver has bodies up to `last` for it. Sets last and runs; at least one entry goes, and
- * perhaps fewer than offered: as many as there is room for runs. The driver sets has_config and config if the last is one, and ends
- * a message behind a configuration. False: the log has changed and this message is void.
+ * A RAFT_APPEND with append.fill: the driver has bodies up to `last` for it, and says which terms its log has from prev_index (if that is
+ * not the base, whose term the core knows) to `last`. Sets prev_term, last and runs; at least one entry goes (none, if room_bytes is 0:
+ * then `last` is prev_index), and perhaps fewer than offered: as many as there is room for runs. The driver sets has_config and config
+ * if the last is one, and ends a message behind a configuration. False: the log has changed and this message is void; nothing else was
+ * looked at then. CHECK: a body is there, and the terms are those that the core knows.
  */
-bool raft_fill(const struct raft_core *core, struct raft_message *message, uint64_t last);
+bool raft_fill(const struct raft_core *core, struct raft_message *message, uint64_t last, const struct raft_run *runs,
+	uint32_t run_count);
+
+/*
+ * Of a message that is to be stepped (a RAFT_APPEND or RAFT_SNAPSHOT, received or ready). True: the core does not remember all terms that
+ * it must compare. The driver looks up in its log, from *ret_first on, the first entry up to *ret_last whose term is not that of
+ * raft_message_term, and steps the message with this in event.differs; *ret_last + 1, if all are equal. Seldom: the log parted from that
+ * of the leader more than RAFT_RUNS_MAX terms ago, or a message came very late.
+ */
+bool raft_asks(
+	const struct raft_core *core, const struct raft_message *message, uint64_t *ret_first, uint64_t *ret_last);
+
+/* Term of the entry, as the message says it: of prev_index .. last of a RAFT_APPEND, of that of a RAFT_SNAPSHOT. */
+uint64_t raft_message_term(const struct raft_message *message, uint64_t index);
 
 /* 0, or ERR_PROTO: the message cannot come from a replica that works. Bodies and sender are for the driver to check. */
 int raft_message_check(const struct raft_message *message);
 
-/* Term of an entry, 0 if it is not known (forgotten, or not there). */
+/* Term of an entry, 0 if it is not known here (forgotten, or not there). */
 uint64_t raft_term_at(const struct raft_core *core, uint64_t index);
 const char *raft_role_name(enum raft_role role);
 

@@ -10,16 +10,20 @@
 struct raft_turn {
 	struct raft_core *core;
 	struct raft_update *update;
+	uint64_t differs; /* as of the event */
 };
 
 /* terms.c: the runs of terms that the log consists of. */
 uint64_t raft__last_term(const struct raft_core *core);
-/* False: the log holds RAFT_RUNS_MAX terms that are not committed; another must wait until some are. */
-bool raft__log_has_room(const struct raft_core *core);
+/* True: the term of this entry is remembered here, or there is none. */
+bool raft__log_knows(const struct raft_core *core, uint64_t index);
+/* Whether the entry of the log is that which the message speaks of. What is committed is the leader's, if nothing speaks against it. */
+bool raft__log_has(const struct raft_turn *t, const struct raft_message *m, uint64_t index);
 void raft__log_append(struct raft_core *core, uint64_t last, uint64_t term);
-void raft__log_cut(struct raft_core *core, uint64_t from);
+/* term_before: of the entry before `from`, which stays. */
+void raft__log_cut(struct raft_core *core, uint64_t from, uint64_t term_before);
 void raft__log_compact(struct raft_core *core, uint64_t index, uint64_t term);
-/* The last entry at or before `index` whose term is not above `term`. */
+/* The last entry at or before `index` whose term is not above `term`; or any before which no term is known. */
 uint64_t raft__log_floor(const struct raft_core *core, uint64_t index, uint64_t term);
 
 /* elect.c */
@@ -44,7 +48,7 @@ void raft__on_appended(struct raft_turn *t, const struct raft_message *m);
 void raft__on_persisted(struct raft_turn *t, uint64_t index, uint64_t epoch);
 void raft__acknowledge(struct raft_turn *t);
 void raft__on_sent(struct raft_turn *t, const struct raft_event *e);
-void raft__on_compacted(struct raft_turn *t, uint64_t index);
+void raft__on_compacted(struct raft_turn *t, uint64_t index, uint64_t term);
 void raft__commit_advance(struct raft_turn *t);
 
 /* snapshot.c */
@@ -73,6 +77,6 @@ void raft__read(struct raft_turn *t);
 void raft__read_probe_again(struct raft_turn *t);
 void raft__on_read_probe(struct raft_turn *t, const struct raft_message *m);
 void raft__on_read_ack(struct raft_turn *t, const struct raft_message *m);
-void raft__read_forget(struct raft_core *core);
+void raft__read_forget(struct raft_turn *t);
 
 #endif

@@ -107,8 +107,11 @@ void raft__on_read_ack(struct raft_turn *t, const struct raft_message *m)
 }
 
 /* Leadership is over: the driver answers the readers; tokens go on, so that none is taken for an old one. */
-void raft__read_forget(struct raft_core *core)
+void raft__read_forget(struct raft_turn *t)
 {
+	struct raft_core *core = t->core;
+
+	t->update->reads_lost = core->read_open;
 	core->read_seq++;
 	core->read_open = core->read_next = false;
 	for (uint32_t i = 0; i < core->config.count; i++)

@@ -71,18 +71,38 @@ static void probe_from(struct raft_peer *peer, uint64_t next)
 	inflight_forget(peer, next);
 }
 
-static struct raft_message *append_message(struct raft_turn *t, const struct raft_peer *peer)
+static struct raft_message *append_message(struct raft_turn *t, const struct raft_peer *peer, uint64_t prev)
 {
 	struct raft_core *core = t->core;
 	struct raft_message *m = raft__send(t, RAFT_APPEND, peer->id);
 
-	/* To who waits for a snapshot, or needs one: only that there is a leader. */
-	if (peer->state != RAFT_SENDING_SNAPSHOT && peer->next > core->base_index) {
-		m->append.prev_index = m->append.last = peer->next - 1;
-		m->append.prev_term = raft_term_at(core, peer->next - 1);
-	}
+	m->append.prev_index = m->append.last = prev;
+	m->append.prev_term = raft_term_at(core, prev);
 	m->append.commit = core->commit;
 	return m;
+}
+
+static void fill_wanted(struct raft_peer *peer, struct raft_message *m, uint32_t room)
+{
+	m->append.fill = true;
+	m->append.room_bytes = room;
+	peer->filling = true;
+}
+
+static void heartbeat(struct raft_turn *t, struct raft_peer *peer)
+{
+	struct raft_core *core = t->core;
+	bool knows = raft__log_knows(core, peer->next - 1);
+	struct raft_message *m;
+
+	/* To who waits for a snapshot, or needs one: only that there is a leader. */
+	if (peer->state == RAFT_SENDING_SNAPSHOT || peer->next <= core->base_index || (peer->filling && !knows)) {
+		append_message(t, peer, 0);
+		return;
+	}
+	m = append_message(t, peer, peer->next - 1);
+	if (!knows)
+		fill_wanted(peer, m, 0);
 }
 
 /* What this member may have now. */
@@ -90,7 +110,6 @@ static void replicate(struct raft_turn *t, struct raft_peer *peer)
 {
 	struct raft_core *core = t->core;
 	uint32_t room = core->options.message_bytes;
-	struct raft_message *m;
 
 	if (peer->id == core->options.id || peer->filling || peer->next > core->last_index)
 		return;
@@ -108,10 +127,7 @@ static void replicate(struct raft_turn *t, struct raft_peer *peer)
 		return;
 	if (room > core->options.inflight_bytes - peer->inflight_bytes)
 		room = core->options.inflight_bytes - peer->inflight_bytes;
-	m = append_message(t, peer);
-	m->append.fill = true;
-	m->append.room_bytes = room;
-	peer->filling = true;
+	fill_wanted(peer, append_message(t, peer, peer->next - 1), room);
 }
 
 void raft__lead(struct raft_turn *t)
@@ -215,7 +231,8 @@ static void on_reject(struct raft_turn *t, struct raft_peer *peer, const struct 
 		return;
 	if (hint >= m->appended.index)
 		hint = m->appended.index - 1;
-	hint = raft__log_floor(core, hint, m->appended.hint_term);
+	if (m->appended.hint_term)
+		hint = raft__log_floor(core, hint, m->appended.hint_term);
 	probe_from(peer, (hint > peer->match ? hint : peer->match) + 1);
 	replicate(t, peer);
 }
@@ -296,7 +313,7 @@ void raft__lead_tick(struct raft_turn *t)
 			t->update->snapshot_wanted |= UINT64_C(1) << i;
 		replicate(t, peer);
 		if (t->update->message_count == before)
-			append_message(t, peer);
+			heartbeat(t, peer);
 		raft__transfer_go(t, peer);
 	}
 	raft__read_probe_again(t);
@@ -323,7 +340,7 @@ static void reject(struct raft_turn *t, const struct raft_message *m)
 	uint64_t hint = m->append.prev_index - 1;
 
 	hint = raft__log_floor(core, hint, m->append.prev_term);
-	if (hint < core->commit)
+	if (hint < core->commit || !raft__log_knows(core, hint))
 		hint = core->commit; /* up to there it fits */
 	answer->appended.reject = true;
 	answer->appended.index = m->append.prev_index;
@@ -331,25 +348,15 @@ static void reject(struct raft_turn *t, const struct raft_message *m)
 	answer->appended.hint_term = raft_term_at(core, hint);
 }
 
-static uint64_t message_term_at(const struct raft_message *m, uint64_t index)
-{
-	uint32_t i = m->append.run_count;
-
-	while (i > 1 && m->append.runs[i - 1].first > index)
-		i--;
-	return m->append.runs[i - 1].term;
-}
-
 /* First entry of the message that is not in the log; last + 1: all are. */
-static uint64_t first_new(const struct raft_core *core, const struct raft_message *m)
+static uint64_t first_new(const struct raft_turn *t, const struct raft_message *m)
 {
 	uint64_t index = m->append.prev_index + 1;
 
-	if (index < core->base_index)
-		index = core->base_index;
+	if (index < t->core->base_index)
+		index = t->core->base_index;
 	/* Entry by entry: a message has few, and its length in bytes is bounded. */
-	while (index <= m->append.last && index <= core->last_index &&
-		raft_term_at(core, index) == message_term_at(m, index))
+	while (index <= m->append.last && raft__log_has(t, m, index))
 		index++;
 	return index;
 }
@@ -358,18 +365,16 @@ static void append_received(struct raft_turn *t, const struct raft_message *m, u
 {
 	struct raft_core *core = t->core;
 
-	for (uint32_t i = 0; i < m->append.run_count && raft__log_has_room(core); i++) {
+	for (uint32_t i = 0; i < m->append.run_count; i++) {
 		uint64_t last = i + 1 < m->append.run_count ? m->append.runs[i + 1].first - 1 : m->append.last;
 
 		if (last > core->last_index)
 			raft__log_append(core, last, m->append.runs[i].term);
 	}
-	if (core->last_index < first)
-		return;
 	t->update->append.kind = RAFT_APPEND_RECEIVED;
 	t->update->append.first = first;
 	t->update->append.last = core->last_index;
-	if (m->append.has_config && m->append.last == core->last_index)
+	if (m->append.has_config)
 		raft__config_adopt(core, &m->append.config);
 }
 
@@ -378,14 +383,14 @@ void raft__on_append(struct raft_turn *t, const struct raft_message *m)
 	struct raft_core *core = t->core;
 	uint64_t prev = m->append.prev_index, first;
 
-	if (prev > core->last_index || (prev >= core->base_index && raft_term_at(core, prev) != m->append.prev_term)) {
+	if (prev >= core->base_index && !raft__log_has(t, m, prev)) {
 		if (prev <= core->commit)
 			core->refused++; /* two leaders of one term, or a log that forgot */
 		else
 			reject(t, m);
 		return;
 	}
-	first = first_new(core, m);
+	first = first_new(t, m);
 	if (first <= m->append.last) {
 		if (first <= core->commit || first <= core->base_index || !raft__config_may_cut(core, first)) {
 			core->refused++;
@@ -394,12 +399,12 @@ void raft__on_append(struct raft_turn *t, const struct raft_message *m)
 		if (first <= core->last_index) {
 			t->update->truncate_from = first;
 			raft__config_cut(core, first);
-			raft__log_cut(core, first);
+			raft__log_cut(core, first, raft_message_term(m, first - 1));
 		}
 		append_received(t, m, first);
 	}
 	if (m->append.last > core->verified)
-		core->verified = m->append.last < core->last_index ? m->append.last : core->last_index;
+		core->verified = m->append.last;
 	if (m->append.commit > core->commit && core->verified > core->commit)
 		core->commit = m->append.commit < core->verified ? m->append.commit : core->verified;
 	if (t->update->append.kind == RAFT_APPEND_NONE)
@@ -412,6 +417,7 @@ void raft__on_persisted(struct raft_turn *t, uint64_t index, uint64_t epoch)
 {
 	struct raft_core *core = t->core;
 
+	CHECK(epoch <= core->epoch);
 	if (epoch != core->epoch || index <= core->persisted)
 		return;
 	CHECK(index <= core->last_index);
@@ -420,11 +426,13 @@ void raft__on_persisted(struct raft_turn *t, uint64_t index, uint64_t epoch)
 	raft__commit_advance(t);
 }
 
-void raft__on_compacted(struct raft_turn *t, uint64_t index)
+void raft__on_compacted(struct raft_turn *t, uint64_t index, uint64_t term)
 {
 	struct raft_core *core = t->core;
 
 	CHECK(index <= core->commit && index <= core->persisted);
-	if (index > core->base_index)
-		raft__log_compact(core, index, raft_term_at(core, index));
+	if (index <= core->base_index)
+		return;
+	CHECK(term && (!raft__log_knows(core, index) || term == raft_term_at(core, index)));
+	raft__log_compact(core, index, term);
 }

@@ -14,6 +14,8 @@
  */
 #include "metad/raft/raft_private.h"
 
+#include "common/base/check.h"
+
 void raft__snapshot_begin(struct raft_turn *t, struct raft_peer *peer)
 {
 	peer->state = RAFT_SENDING_SNAPSHOT;
@@ -28,13 +30,20 @@ void raft__on_snapshot_taken(struct raft_turn *t, const struct raft_event *e)
 
 	if (core->role != RAFT_LEADER || !peer || peer->state != RAFT_SENDING_SNAPSHOT)
 		return;
+	CHECK(e->message->snapshot.index <= core->commit);
+	if (e->message->snapshot.index < core->base_index) {
+		t->update->code = ERR_STALE; /* the log does not go on behind it */
+		return;
+	}
 	raft__send(t, RAFT_SNAPSHOT, peer->id)->snapshot = e->message->snapshot;
 }
 
 /* True: the log has all that the snapshot has; then that much is committed. */
-static bool is_in_log(struct raft_core *core, const struct raft_message *m)
+static bool is_in_log(const struct raft_turn *t, const struct raft_message *m)
 {
-	if (m->snapshot.index > core->commit && raft_term_at(core, m->snapshot.index) == m->snapshot.term) {
+	struct raft_core *core = t->core;
+
+	if (m->snapshot.index > core->commit && raft__log_has(t, m, m->snapshot.index)) {
 		core->commit = m->snapshot.index;
 		if (core->verified < core->commit)
 			core->verified = core->commit;
@@ -44,7 +53,7 @@ static bool is_in_log(struct raft_core *core, const struct raft_message *m)
 
 void raft__on_snapshot(struct raft_turn *t, const struct raft_message *m)
 {
-	if (is_in_log(t->core, m))
+	if (is_in_log(t, m))
 		raft__acknowledge(t);
 	else
 		t->update->fetch = true;
@@ -54,14 +63,17 @@ void raft__on_snapshot_ready(struct raft_turn *t, const struct raft_message *m)
 {
 	struct raft_core *core = t->core;
 
-	if (core->role == RAFT_LEADER || m->snapshot.term > core->term || is_in_log(core, m)) {
+	if (core->role == RAFT_LEADER || m->snapshot.term > core->term || is_in_log(t, m)) {
 		t->update->code = ERR_STALE;
 		return;
 	}
+	/* A candidate asked for votes with another log, and of members who may not be those of this one. */
+	if (core->role != RAFT_FOLLOWER)
+		raft__follow(t, core->term, 0);
 	t->update->install = true;
-	core->run_count = 0;
-	core->base_index = core->last_index = core->persisted = core->commit = core->verified = m->snapshot.index;
-	core->base_term = m->snapshot.term;
+	core->last_index = 0;
+	raft__log_compact(core, m->snapshot.index, m->snapshot.term);
+	core->persisted = core->commit = core->verified = m->snapshot.index;
 	core->epoch++;
 	raft__config_adopt(core, &m->snapshot.config);
 	core->config_before = core->config;

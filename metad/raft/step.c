@@ -4,12 +4,13 @@
 #include "common/base/check.h"
 #include "metad/raft/raft_private.h"
 
+/* They end at `last`; what is before the first of them is not said here. */
 static bool runs_are_sane(
 	const struct raft_run *runs, uint32_t count, uint64_t first, uint64_t last, uint64_t prev_term, uint64_t term)
 {
 	if (count == 0)
 		return last + 1 == first;
-	if (last < first || runs[0].first != first || runs[0].term < prev_term || runs[count - 1].first > last ||
+	if (last < first || runs[0].first < first || runs[0].term < prev_term || runs[count - 1].first > last ||
 		runs[count - 1].term > term || runs[0].term == 0)
 		return false;
 	for (uint32_t i = 1; i < count; i++)
@@ -27,6 +28,7 @@ int raft_init(struct raft_core *core, const struct raft_options *options, const 
 		return ERR_INVAL;
 	if (boot->last_index < boot->base_index || boot->last_index >= RAFT_INDEX_MAX || boot->term >= RAFT_TERM_MAX ||
 		boot->commit > boot->last_index || boot->base_term > boot->term ||
+		(boot->base_index == 0) != (boot->base_term == 0) ||
 		!runs_are_sane(boot->runs, boot->run_count, boot->base_index + 1, boot->last_index, boot->base_term,
 			boot->term))
 		return ERR_CORRUPT;
@@ -49,12 +51,11 @@ int raft_init(struct raft_core *core, const struct raft_options *options, const 
 	core->last_index = core->persisted = boot->last_index;
 	core->run_count = boot->run_count < RAFT_RUNS_MAX ? boot->run_count : RAFT_RUNS_MAX;
 	gone = boot->run_count - core->run_count;
-	if (gone) {
-		core->base_index = boot->runs[gone].first - 1;
-		core->base_term = boot->runs[gone - 1].term;
-	}
-	if (core->run_count)
+	core->known_index = core->base_index;
+	if (core->run_count) {
+		core->known_index = boot->runs[gone].first - 1;
 		memcpy(core->runs, boot->runs + gone, core->run_count * sizeof(boot->runs[0]));
+	}
 	core->commit = core->verified = boot->commit > core->base_index ? boot->commit : core->base_index;
 	raft__config_adopt(core, &boot->config);
 	core->config_before = boot->config_before;
@@ -77,7 +78,8 @@ int raft_message_check(const struct raft_message *m)
 			m->append.run_count > RAFT_MESSAGE_RUNS_MAX || m->append.fill)
 			return ERR_PROTO;
 		if (!runs_are_sane(m->append.runs, m->append.run_count, m->append.prev_index + 1, m->append.last,
-			    m->append.prev_term, m->term))
+			    m->append.prev_term, m->term) ||
+			(m->append.run_count && m->append.runs[0].first != m->append.prev_index + 1))
 			return ERR_PROTO;
 		if (m->append.has_config &&
 			(m->append.run_count == 0 || m->append.config.index != m->append.last ||
@@ -134,11 +136,12 @@ static bool comes_from_leader(struct raft_turn *t, const struct raft_message *m)
 /* Terms rise by one an election. A jump that no group makes in its life would leave no room for the next ones. */
 #define TERM_JUMP_MAX (UINT64_C(1) << 32)
 
-static void receive(struct raft_turn *t, const struct raft_message *m)
+static void receive(struct raft_turn *t, const struct raft_message *m, uint64_t bodies)
 {
 	struct raft_core *core = t->core;
 
-	if (m->term > core->term + TERM_JUMP_MAX) {
+	if (m->term > core->term + TERM_JUMP_MAX ||
+		bodies != (m->type == RAFT_APPEND ? m->append.last - m->append.prev_index : 0)) {
 		core->refused++;
 		return;
 	}
@@ -180,10 +183,19 @@ static void receive(struct raft_turn *t, const struct raft_message *m)
 	CHECK_UNREACHABLE();
 }
 
+static void check_message(const struct raft_core *core, const struct raft_event *event)
+{
+	uint64_t first, last;
+
+	CHECK(raft_message_check(event->message) == 0);
+	if (raft_asks(core, event->message, &first, &last))
+		CHECK(event->differs >= first && event->differs <= last + 1);
+}
+
 void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event *event, struct raft_message *messages,
 	struct raft_update *ret_update)
 {
-	struct raft_turn turn = {core, ret_update}, *t = &turn;
+	struct raft_turn turn = {core, ret_update, event->differs}, *t = &turn;
 	enum raft_role role = core->role;
 	uint64_t term = core->term, leader = core->leader;
 
@@ -199,8 +211,9 @@ void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event 
 			raft__elect_tick(t);
 		break;
 	case RAFT_RECEIVE:
-		CHECK(raft_message_check(event->message) == 0 && event->message->to == core->options.id);
-		receive(t, event->message);
+		CHECK(event->message->to == core->options.id);
+		check_message(core, event);
+		receive(t, event->message, event->count);
 		break;
 	case RAFT_SUBMIT:
 		raft__submit(t, event->count);
@@ -212,12 +225,13 @@ void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event 
 		raft__on_sent(t, event);
 		break;
 	case RAFT_COMPACTED:
-		raft__on_compacted(t, event->index);
+		raft__on_compacted(t, event->index, event->term);
 		break;
 	case RAFT_SNAPSHOT_TAKEN:
 		raft__on_snapshot_taken(t, event);
 		break;
 	case RAFT_SNAPSHOT_READY:
+		check_message(core, event);
 		raft__on_snapshot_ready(t, event->message);
 		break;
 	case RAFT_CHANGE:

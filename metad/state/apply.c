@@ -3,7 +3,8 @@
  * apply: one log entry = state time + cluster version + commands in order. State time never goes back. The meta row,
  * which almost every command changes (counters), and the rows of sessions and directories are written once an entry.
  *
- * A replica that meets something it does not know stops: a guess would make its state differ from the others' for good.
+ * A replica that meets something it does not know stops: a guess would make its state differ from the others' for good. What it knows is
+ * a matter of the cluster version in the state (cmd.h): an entry says at which it was written, and a state of another one refuses it.
  */
 #include "metad/state/state.h"
 
@@ -105,6 +106,9 @@ static void run_command(struct state *s, const struct state_cmd *cmd, struct sta
 		return;
 	case STATE_CMD_TOKEN_ROLL:
 		state__token_roll(s, &cmd->token_roll, res);
+		return;
+	case STATE_CMD_RAISE:
+		state__raise(s, &cmd->raise, res);
 		return;
 	case STATE_CMD_MAINTENANCE:
 		state__maintenance(s, &cmd->maintenance, res);
@@ -213,6 +217,11 @@ static int apply_commands(
 		if (s->formatted != (s->cmd.type != STATE_CMD_FORMAT))
 			return err_set(
 				err, ERR_CORRUPT, "the log does not start with a format command, or has a second one");
+		if (s->meta.version < STATE_CLUSTER_OLDEST && s->cmd.type != STATE_CMD_RAISE)
+			return err_set(err, ERR_VERSION,
+				"the log has entries of an older build, by whose rules this one cannot apply them (cluster version %u, "
+				"here %u to %u): start the build that wrote them once more, stop it cleanly, then start this one",
+				s->meta.version, STATE_CLUSTER_OLDEST, STATE_CLUSTER_VERSION);
 		result_clear(&res);
 		if (state__session_admit(s, &s->cmd.request, &res, &session)) {
 			run_command(s, &s->cmd, &res);
@@ -228,6 +237,22 @@ static int apply_commands(
 	return 0;
 }
 
+static int version_check(struct state *s, const struct state_entry *entry, struct err *err)
+{
+	if (entry->cluster_version > STATE_CLUSTER_VERSION)
+		return err_set(err, ERR_VERSION,
+			"the log was written at cluster version %u, this binary speaks %u: use a newer binary",
+			entry->cluster_version, STATE_CLUSTER_VERSION);
+	if (!s->formatted)
+		s->meta.version = entry->cluster_version;
+	if (entry->cluster_version != s->meta.version)
+		return err_set(err, ERR_VERSION,
+			"an entry of cluster version %u follows the raise to %u: an older build has written to this log since; "
+			"start that build once more, stop it cleanly, then start this one",
+			entry->cluster_version, s->meta.version);
+	return 0;
+}
+
 int state_apply(struct state *s, struct slice bytes, state_result_fn *result, void *ctx, struct err *err)
 {
 	struct state_entry entry;
@@ -238,10 +263,9 @@ int state_apply(struct state *s, struct slice bytes, state_result_fn *result, vo
 	code = state_entry_decode(&r, &entry);
 	if (code)
 		return err_set(err, code, "a log entry has an unknown version or a malformed header");
-	if (entry.cluster_version != STATE_CLUSTER_VERSION)
-		return err_set(err, ERR_VERSION,
-			"the log was written at cluster version %u, this binary speaks %u: use a newer binary",
-			entry.cluster_version, STATE_CLUSTER_VERSION);
+	code = version_check(s, &entry, err);
+	if (code)
+		return code;
 	if (entry.time_ms > s->meta.time_ms) {
 		s->meta.time_ms = entry.time_ms;
 		s->meta_dirty = true;

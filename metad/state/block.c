@@ -300,22 +300,6 @@ static int check_block(struct state *s, const struct state_cmd_commit *cmd, uint
 	return take_receipts(s, b, &g, true, row, res);
 }
 
-void state__disk_block_put(struct state *s, const struct state_block *row, uint32_t disk)
-{
-	uint8_t value[STATE_ROW_BYTES];
-	struct state_key key;
-	uint16_t indices = 0;
-
-	for (uint8_t i = 0; i < row->width; i++)
-		if (row->chunks[i].present && row->chunks[i].disk == disk)
-			indices |= (uint16_t)(1u << i);
-	state_key_disk_block(&key, disk, row->id);
-	if (indices)
-		state__put(s, &key, value, state_disk_block_encode(indices, value));
-	else
-		state__del(s, &key);
-}
-
 void state__block_put(struct state *s, const struct state_block *row)
 {
 	uint8_t value[STATE_ROW_BYTES];
@@ -323,9 +307,6 @@ void state__block_put(struct state *s, const struct state_block *row)
 
 	state_key_id(&key, STATE_TABLE_BLOCK, row->id);
 	state__put(s, &key, value, state_block_encode(row, value));
-	for (uint8_t i = 0; i < row->width; i++)
-		if (row->chunks[i].present)
-			state__disk_block_put(s, row, row->chunks[i].disk);
 	s->blocks_version++;
 }
 

@@ -494,6 +494,16 @@ static void get_copies(struct rcursor *r, struct state_cmd *c)
 	}
 }
 
+static void put_raise(struct wcursor *w, const struct state_cmd *c)
+{
+	wcursor_u16(w, c->raise.version);
+}
+
+static void get_raise(struct rcursor *r, struct state_cmd *c)
+{
+	c->raise.version = rcursor_u16(r);
+}
+
 static void put_maintenance(struct wcursor *w, const struct state_cmd *c)
 {
 	wcursor_u32(w, c->maintenance.server);
@@ -539,6 +549,7 @@ static const struct {
 	[STATE_CMD_DISK_FAILED] = {put_disk_failed, get_disk_failed},
 	[STATE_CMD_CONFIRM] = {put_confirm, get_confirm},
 	[STATE_CMD_TOKEN_ROLL] = {put_token_roll, get_token_roll},
+	[STATE_CMD_RAISE] = {put_raise, get_raise},
 	[STATE_CMD_CONFIG_SET] = {put_config_set, get_config_set},
 	[STATE_CMD_MAINTENANCE] = {put_maintenance, get_maintenance},
 	[STATE_CMD_RESTORED] = {put_restored, get_restored},

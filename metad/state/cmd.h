@@ -37,6 +37,7 @@ enum state_cmd_type {
 	STATE_CMD_DISK_FAILED = 14,
 	STATE_CMD_CONFIRM = 15, /* a disk has shown that it knows its generation */
 	STATE_CMD_TOKEN_ROLL = 16,
+	STATE_CMD_RAISE = 17,        /* the cluster version: apply follows the rules of the new one from here on */
 	STATE_CMD_MAINTENANCE = 100, /* a server may be away for a while */
 	STATE_CMD_RESTORED = 101,    /* the first entry after the rows of a backup */
 	STATE_CMD_CONFIG_SET = 64,
@@ -64,9 +65,20 @@ enum state_cmd_type {
 	STATE_CMD_TRUNCATE = 41,
 };
 
+/*
+ * The cluster version: by which rules entries are applied. It is in the meta row and rises by RAISE only; apply looks at the row and
+ * never at what this binary could do. A rule, a command or a setting that is changed, or new, gets the next number and holds only
+ * in a state that has been raised to it: a log written by an older build gives the same rows as it gave there. tests/golden/state-N.bin
+ * is a log of version N with the rows that it gives.
+ *
+ *  1: not gated: several builds, with different rules; none of them can be known from the log. Its rows are taken, its entries are not.
+ *  2: the first that is.
+ *  3: the setting disk.damage_limit.
+ */
 enum {
 	STATE_ENTRY_VERSION = 1,
-	STATE_CLUSTER_VERSION = 1, /* the one this binary speaks */
+	STATE_CLUSTER_OLDEST = 2,  /* whose rules this binary has */
+	STATE_CLUSTER_VERSION = 3, /* to which it raises a cluster */
 	STATE_ENTRY_HEADER_BYTES = 16,
 	STATE_CMD_HEADER_BYTES = 8,
 	STATE_COPIES = 256, /* of one command about copies */
@@ -198,6 +210,10 @@ struct state_cmd_token_roll {
 	uint8_t salt[STATE_SALT_BYTES];
 };
 
+struct state_cmd_raise {
+	uint16_t version;
+};
+
 struct state_cmd_maintenance {
 	uint32_t server;
 	uint64_t for_ms; /* from now on; 0: no more */
@@ -327,6 +343,7 @@ struct state_cmd {
 		struct state_cmd_disk_failed disk_failed;
 		struct state_cmd_confirm confirm;
 		struct state_cmd_token_roll token_roll;
+		struct state_cmd_raise raise;
 		struct state_cmd_maintenance maintenance;
 		struct state_cmd_restored restored;
 		struct state_cmd_config_set config_set;
@@ -349,7 +366,7 @@ struct state_cmd {
 };
 
 struct state_entry {
-	uint16_t cluster_version;
+	uint16_t cluster_version; /* of the state that it is applied to; of the first entry: of the new state */
 	uint64_t time_ms;
 	uint32_t count;
 };

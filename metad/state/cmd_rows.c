@@ -14,7 +14,6 @@ enum {
 	WIDE_ROWS = 2, /* of a server or disk, whose texts make it longer than others: it counts twice */
 	TAIL_ROWS = LIMIT_TAIL_BYTES /
 		STATE_ROW_MEMORY_BYTES, /* a tail that is written again did not come with the command */
-	BLOCK_ROWS = 1 + LIMIT_WIDTH,   /* a block, and the reverse index of each chunk */
 };
 
 static uint32_t components(struct slice path)
@@ -28,11 +27,10 @@ static uint32_t components(struct slice path)
 
 static uint32_t commit_rows(const struct state_cmd_commit *cmd)
 {
-	uint32_t rows = 3 + NAME_ROWS + LOST_ROWS; /* the file, its lease and tail; publishing; what that replaces */
+	const uint32_t rows =
+		3 + NAME_ROWS + LOST_ROWS; /* the file, its lease and tail; publishing; what that replaces */
 
-	for (uint32_t i = 0; i < cmd->block_count; i++)
-		rows += 2u + cmd->blocks[i].width; /* itself, its extent, the reverse index */
-	return rows;
+	return rows + 2 * cmd->block_count; /* itself, its extent */
 }
 
 uint32_t state_cmd_rows(const struct state_cmd *cmd)
@@ -63,20 +61,20 @@ uint32_t state_cmd_rows(const struct state_cmd *cmd)
 	case STATE_CMD_TAKE_OUT:
 		return WIDE_ROWS;
 	case STATE_CMD_INTENT:
-		return 1 + BLOCK_ROWS;
+		return 2;
 	case STATE_CMD_INTENT_END:
 		return 2;
 	case STATE_CMD_LOCATION:
-		return 4 + BLOCK_ROWS; /* the intent, a drop row, the old disk's reverse index, the file */
+		return 4; /* the block, the intent, a drop row, the file */
 	case STATE_CMD_DAMAGED:
-		return BLOCK_ROWS;
+		return 1;
 	case STATE_CMD_GC:
 		return STATE_COMMAND_ROWS;
 	case STATE_CMD_DROPPED:
 	case STATE_CMD_ORPHANS:
 		return cmd->copies.count;
 	case STATE_CMD_MISSING:
-		return 3 * cmd->copies.count;
+		return 2 * cmd->copies.count;
 	case STATE_CMD_FORGET_DROPS:
 		return STATE_FORGET_DROPS;
 	case STATE_CMD_SESSION_END: /* its row is written once more when leases are left */

@@ -8,6 +8,7 @@
 #include "common/base/units.h"
 #include "metad/state/state.h"
 
+enum { SINCE_EVER = 0, SINCE_DAMAGE = 3 }; /* cluster versions (cmd.h) */
 enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
 
 /*
@@ -16,24 +17,31 @@ enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR 
  */
 const struct config_setting config_settings[CONFIG_COUNT] = {
 	[CONFIG_SERVER_DOWN_AFTER] = {"server.down_after", CONFIG_MS, 200, 10 * MINUTE, 10 * SECOND,
-		"silence after which a chunk server counts as down: no new chunks, not in margins"},
+		"silence after which a chunk server counts as down: no new chunks, not in margins", SINCE_EVER},
 	[CONFIG_SERVER_DEAD_AFTER] = {"server.dead_after", CONFIG_MS, SECOND, 7 * DAY, 10 * MINUTE,
-		"silence after which the chunks of a server are rebuilt elsewhere; longer than server.down_after"},
-	[CONFIG_REPAIR_ENABLED] = {"repair.enabled", CONFIG_FLAG, 0, 1, 1, "rebuild missing and damaged chunks"},
+		"silence after which the chunks of a server are rebuilt elsewhere; longer than server.down_after",
+		SINCE_EVER},
+	[CONFIG_REPAIR_ENABLED] = {"repair.enabled", CONFIG_FLAG, 0, 1, 1, "rebuild missing and damaged chunks",
+		SINCE_EVER},
 	[CONFIG_REPAIR_MISSING_AFTER] = {"repair.missing_after", CONFIG_MS, SECOND, HOUR, MINUTE,
-		"time that the writer of a block has to finish late chunks before they are rebuilt"},
+		"time that the writer of a block has to finish late chunks before they are rebuilt, unless it is gone",
+		SINCE_EVER},
 	[CONFIG_REPAIR_MASS_HOLD] = {"repair.mass_hold", CONFIG_MS, 0, 7 * DAY, HOUR,
-		"pause of repair after many servers fell silent at once; 0s: go on now"},
+		"pause of repair after many servers fell silent at once; 0s: go on now", SINCE_EVER},
 	[CONFIG_REPAIR_DOMAIN_INTERVAL] = {"repair.domain_interval", CONFIG_MS, 0, 7 * DAY, HOUR,
-		"a failure domain is taken out automatically no sooner than this after the one before"},
+		"a failure domain is taken out automatically no sooner than this after the one before", SINCE_EVER},
 	[CONFIG_GC_GRACE] = {"gc.grace", CONFIG_MS, 2 * MINUTE, 30ull * DAY, 2 * MINUTE,
-		"time that chunks of removed data are kept for readers that know an old layout"},
+		"time that chunks of removed data are kept for readers that know an old layout", SINCE_EVER},
 	[CONFIG_DISK_NEAR_FULL] = {"disk.near_full", CONFIG_NUMBER, 1, 100, 85,
-		"percent of a disk in use from which on status warns"},
+		"percent of a disk in use from which on status warns", SINCE_EVER},
 	[CONFIG_DISK_FULL] = {"disk.full", CONFIG_NUMBER, 1, 100, 95,
-		"percent of a disk in use from which on it takes no new data; the rest is for repair"},
+		"percent of a disk in use from which on it takes no new data; the rest is for repair", SINCE_EVER},
+	[CONFIG_DISK_DAMAGE_LIMIT] = {"disk.damage_limit", CONFIG_NUMBER, 0, 1000 * 1000, 100,
+		"damaged chunks found on a disk within a day, from which on it is taken out like one that failed; 0: never",
+		SINCE_DAMAGE},
 	[CONFIG_RESTORE_HOLD] = {"restore.hold", CONFIG_MS, 0, 30ull * DAY, 7 * DAY,
-		"time after a restore in which nothing counts as an orphan: a newer backup may be found; 0s: not any longer"},
+		"time after a restore in which nothing counts as an orphan: a newer backup may be found; 0s: not any longer",
+		SINCE_EVER},
 };
 
 int config_find(struct slice name, enum config_id *ret_id)
@@ -170,6 +178,8 @@ void state__config_set(struct state *s, const struct state_cmd_config_set *cmd, 
 	enum config_id id;
 
 	res->status = config_find(cmd->name, &id);
+	if (!res->status && config_settings[id].since > s->meta.version)
+		res->status = ERR_NOENT;
 	if (!res->status)
 		res->status = config_check(id, cmd->value, s->config, NULL);
 	if (res->status)

@@ -27,6 +27,7 @@ enum config_id {
 	CONFIG_DISK_NEAR_FULL,
 	CONFIG_DISK_FULL,
 	CONFIG_RESTORE_HOLD,
+	CONFIG_DISK_DAMAGE_LIMIT,
 	CONFIG_COUNT,
 };
 
@@ -37,6 +38,7 @@ struct config_setting {
 	enum config_type type;
 	uint64_t min, max, default_;
 	const char *help; /* one line */
+	uint16_t since;   /* cluster version; before it there is no such setting. 0: it was always there */
 };
 
 enum { CONFIG_NAME_BYTES = 48, CONFIG_TEXT_BYTES = 32 };

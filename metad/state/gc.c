@@ -35,8 +35,7 @@ enum {
 
 _Static_assert(ROWS_MAX > LIMIT_CUT_EXTENTS * CUT_ROWS + 1, "one block always fits, and a step of a truncation");
 _Static_assert(STATE_COPIES <= STATE_COMMAND_ROWS - FILE_ROWS, "a row for each copy");
-_Static_assert(
-	STATE_COPIES * 3 + 1 <= STATE_COMMAND_ROWS, "missing copies: a block, the reverse index and a file for each");
+_Static_assert(STATE_COPIES * 2 + 1 <= STATE_COMMAND_ROWS, "missing copies: a block and a file for each");
 _Static_assert(STATE_FORGET_DROPS + 1 <= STATE_COMMAND_ROWS, "drop rows of a disk that is gone");
 
 /* ---- rows of the gc tables ---- */
@@ -185,10 +184,8 @@ static void block_del(struct state *s, const struct state_block *row, uint64_t *
 
 		if (!c->present)
 			continue;
-		state_key_disk_block(&key, c->disk, row->id);
-		state__del(s, &key);
 		state__drop_put(s, c->disk, &copy, state_chunk_bytes(row, i));
-		*rows += 2;
+		*rows += 2; /* and one of the reverse index, which follows */
 	}
 	s->blocks_version++;
 }
@@ -492,19 +489,13 @@ void state__orphans(struct state *s, const struct state_cmd_copies *cmd, struct 
 	}
 }
 
-/* Three rows. */
+/* Two rows. */
 static void chunk_gone(struct state *s, struct state_block *row, uint8_t index)
 {
-	uint8_t value[STATE_ROW_BYTES];
-	struct state_key key;
-
 	row->chunks[index].present = row->chunks[index].damaged = false;
 	row->version++;
-	state_key_id(&key, STATE_TABLE_BLOCK, row->id);
-	state__put(s, &key, value, state_block_encode(row, value));
-	state__disk_block_put(s, row, row->chunks[index].disk);
+	state__block_put(s, row);
 	state__raw_bytes_count(s, row, index, false);
-	s->blocks_version++;
 }
 
 /* Copies that rows name and that the disk has not. They stop counting; the row still names where they were to be. */

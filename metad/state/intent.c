@@ -192,13 +192,11 @@ static int take_copy(struct state *s, const struct state_cmd_sealed *cmd, struct
 	return state__most_in_a_domain(s, row, &row->crowded) > g.m ? ERR_NO_PLACEMENT : 0;
 }
 
-static void publish(struct state *s, struct state_block *row, uint8_t index, uint32_t old_disk, bool was_present)
+static void publish(struct state *s, struct state_block *row, uint8_t index, bool was_present)
 {
 	row->version++;
 	state__block_put(s, row);
-	if (was_present)
-		state__disk_block_put(s, row, old_disk);
-	else
+	if (!was_present)
 		state__raw_bytes_count(s, row, index, true);
 }
 
@@ -225,7 +223,7 @@ void state__location(struct state *s, const struct state_cmd_sealed *cmd, struct
 		state__drop_put(s, old.disk,
 			&(struct state_copy){.block = row->id, .index = r->index, .incarnation = old.incarnation},
 			state_chunk_bytes(row, r->index));
-	publish(s, row, r->index, old.disk, old.present);
+	publish(s, row, r->index, old.present);
 	SOMETIMES(state_chunk_published);
 }
 

@@ -47,28 +47,6 @@ bool state_in_maintenance(const struct state *s, uint32_t server)
 	return row && row->maintenance_ms > s->meta.time_ms;
 }
 
-static bool disk_holds_blocks(struct state *s, uint32_t disk)
-{
-	struct kv_scan scan;
-	struct state_key key;
-	bool holds;
-
-	state_key_disk_block(&key, disk, 0);
-	kv_seek(s->kv, &scan, state_key_slice(&key));
-	/* table and disk: what the key begins with */
-	holds = kv_scan_valid(&scan) && scan.key.len > 5 && memcmp(scan.key.data, key.bytes, 5) == 0;
-	kv_scan_end(&scan);
-	return holds;
-}
-
-static bool holds_blocks(struct state *s, uint32_t server)
-{
-	for (uint32_t id = 1; id < s->disk_cap; id++)
-		if (s->disks[id].id && s->disks[id].server == server && disk_holds_blocks(s, id))
-			return true;
-	return false;
-}
-
 /* One of another domain that is away, or 0. */
 static uint32_t another_away(struct state *s, const struct state_server *server)
 {
@@ -77,7 +55,7 @@ static uint32_t another_away(struct state *s, const struct state_server *server)
 
 		if (!other || other->domain == server->domain)
 			continue;
-		if (state_in_maintenance(s, id) || (!other->up && holds_blocks(s, id)))
+		if (state_in_maintenance(s, id) || (!other->up && state__holds_blocks(s, id)))
 			return id;
 	}
 	return 0;

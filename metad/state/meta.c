@@ -102,6 +102,10 @@ int state_open(struct state *s, struct kv *kv)
 		s->formatted = true;
 		if (state_meta_decode(value, &s->meta))
 			state__fault(s, "the meta row cannot be decoded");
+		if (!s->fault.code && s->meta.version > STATE_CLUSTER_VERSION)
+			err_set(&s->fault, ERR_VERSION,
+				"the metadata are of cluster version %u, this binary speaks %u: use a newer binary", s->meta.version,
+				STATE_CLUSTER_VERSION);
 		load_table(s, STATE_TABLE_DISK, load_disk);
 		load_table(s, STATE_TABLE_SERVER, load_server);
 		load_table(s, STATE_TABLE_DOMAIN, load_domain);
@@ -207,7 +211,7 @@ bool state_policy_valid(const struct state_policy *p)
 void state__format(struct state *s, const struct state_cmd_format *cmd, struct state_result *res)
 {
 	struct state_inode *root = &s->inodes[0];
-	uint64_t time_ms = s->meta.time_ms;
+	struct state_meta entry = s->meta; /* time and version, as the entry says */
 
 	if (!state_policy_valid(&cmd->policy)) {
 		state__fault(s, "the format command has an impossible policy");
@@ -215,8 +219,8 @@ void state__format(struct state *s, const struct state_cmd_format *cmd, struct s
 	}
 	s->meta = (struct state_meta){
 		.cluster = cmd->cluster,
-		.version = STATE_CLUSTER_VERSION,
-		.time_ms = time_ms,
+		.version = entry.version,
+		.time_ms = entry.time_ms,
 		.next_inode = INODE_ROOT + 1,
 		.next_block = 1,
 		.floor = 1,
@@ -227,7 +231,7 @@ void state__format(struct state *s, const struct state_cmd_format *cmd, struct s
 		.dir_count = 1,
 	};
 	s->meta.token_keys[0].id = 1;
-	s->meta.token_keys[0].created_ms = time_ms;
+	s->meta.token_keys[0].created_ms = entry.time_ms;
 	memcpy(s->meta.token_keys[0].salt, cmd->salt, STATE_SALT_BYTES);
 	s->meta_dirty = true;
 	s->formatted = true;
@@ -319,6 +323,22 @@ void state__token_keys_roll(struct state *s, const uint8_t salt[STATE_SALT_BYTES
 	keys[0].id = next;
 	keys[0].created_ms = s->meta.time_ms;
 	memcpy(keys[0].salt, salt, STATE_SALT_BYTES);
+	s->meta_dirty = true;
+}
+
+/* Never down: of two raises that cross the lower one says nothing. */
+void state__raise(struct state *s, const struct state_cmd_raise *cmd, struct state_result *res)
+{
+	(void)res;
+	if (cmd->version > STATE_CLUSTER_VERSION) {
+		err_set(&s->fault, ERR_VERSION,
+			"the cluster is raised to version %u, this binary speaks %u: use a newer binary", cmd->version,
+			STATE_CLUSTER_VERSION);
+		return;
+	}
+	if (cmd->version <= s->meta.version)
+		return;
+	s->meta.version = cmd->version;
 	s->meta_dirty = true;
 }
 

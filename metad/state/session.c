@@ -294,6 +294,18 @@ void state__sessions_free(struct state *s)
 	map_fini(&s->sessions);
 }
 
+uint64_t state_session_oldest_ms(const struct state *s)
+{
+	uint64_t id, oldest_ms = UINT64_MAX;
+	void *session;
+	size_t pos = 0;
+
+	while (map_next(&s->sessions, &pos, &id, &session))
+		if (((struct state_session *)session)->opened_ms < oldest_ms)
+			oldest_ms = ((struct state_session *)session)->opened_ms;
+	return oldest_ms;
+}
+
 /* ---- the window ---- */
 
 /* What its client has heard of is forgotten. */
@@ -407,4 +419,5 @@ void state__session_end(struct state *s, const struct state_cmd_session_end *cmd
 	state__del(s, &key);
 	map_remove(&s->sessions, session->id);
 	session_free(session);
+	s->sessions_ended++;
 }

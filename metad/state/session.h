@@ -70,6 +70,8 @@ static inline uint64_t state_session_held(const struct state_session *session, u
 struct state_session *state_session_at(const struct state *s, uint64_t id);
 /* Those of clients of now: what a restore has lost does not count against LIMIT_SESSIONS. */
 uint32_t state_session_count(const struct state *s);
+/* State time at which the oldest of those that there are was opened; UINT64_MAX: there is none. */
+uint64_t state_session_oldest_ms(const struct state *s);
 
 /* ---- inside the module ---- */
 

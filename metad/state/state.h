@@ -49,7 +49,7 @@ enum {
 	STATE_GC_READ_MS = 60 * 1000, /* a file without a name stays readable this long for who has it open */
 };
 
-/* Width 15: a block row, an extent row, 15 rows of the reverse index; the inode, and what publishing touches. */
+/* Width 15: a block row, an extent row, 15 rows of the reverse index that follow from it; the inode, and what publishing touches. */
 _Static_assert(
 	LIMIT_COMMIT_BLOCKS *(2 + LIMIT_WIDTH) + 8 <= STATE_COMMAND_ROWS, "a commit stays within a command's rows");
 _Static_assert(LIMIT_DISKS_PER_SERVER * 2 + 8 <= STATE_COMMAND_ROWS, "a registration stays within a command's rows");
@@ -100,6 +100,7 @@ struct state {
 
 	/* count changes since the process started: caches of status and placement watch them */
 	uint64_t fleet_version, blocks_version;
+	uint64_t sessions_ended; /* since the process started: who waits for a writer's end looks again */
 
 	uint64_t rows_changed; /* since the process started */
 
@@ -214,6 +215,23 @@ int state_writer_check(struct state *s, uint64_t inode, uint64_t epoch, struct s
 uint64_t state_floor_due_ms(struct state *s);
 /* Bytes of a chunk as it lies on a disk, trailer apart; 0: it does not exist. */
 uint64_t state_chunk_bytes(const struct state_block *row, uint8_t index);
+
+/* ---- reverse.c ---- */
+/* For the table that a state lies in: without it, and over a table that was ever written without it, walks miss blocks. */
+extern const struct kv_derived state_reverse;
+/* The blocks with ids in [from, to) that have chunks on the disk, by id, with their rows. Always to be ended; ends like a scan. */
+struct state_reverse_walk {
+	uint32_t looked; /* blocks looked at: what whoever has little time counts */
+	struct state *s; /* private from here */
+	struct kv_scan committed, recent;
+	uint32_t disk;
+	uint64_t to;
+};
+void state_reverse_begin(
+	struct state *s, uint32_t disk, uint64_t from, uint64_t to, struct state_reverse_walk *ret_walk);
+bool state_reverse_next(struct state_reverse_walk *walk, struct state_block *ret_row);
+void state_reverse_end(struct state_reverse_walk *walk);
+
 /* ---- maintenance.c ---- */
 bool state_in_maintenance(const struct state *s, uint32_t server);
 
@@ -348,10 +366,9 @@ void state__server_down(struct state *s, const struct state_cmd_server_down *cmd
 void state__disk_failed(struct state *s, const struct state_cmd_disk_failed *cmd, struct state_result *res);
 void state__confirm(struct state *s, const struct state_cmd_confirm *cmd, struct state_result *res);
 void state__token_roll(struct state *s, const struct state_cmd_token_roll *cmd, struct state_result *res);
-/* The row, and the reverse index of each of its disks. */
 void state__block_put(struct state *s, const struct state_block *row);
-/* Writes or removes the reverse index's row of this disk, by what the block's row says. */
-void state__disk_block_put(struct state *s, const struct state_block *row, uint32_t disk);
+/* Has any disk of the server a chunk? Looks at all recent rows of blocks if none has: not for each request. */
+bool state__holds_blocks(struct state *s, uint32_t server);
 /* The most chunks of the block that one domain holds. */
 uint32_t state__most_in_a_domain(const struct state *s, const struct state_block *row, bool *ret_crowded);
 /* A chunk of the block came or went: its file's raw bytes count what is there. */
@@ -373,6 +390,7 @@ void state__maintenance_open(struct state *s);
 /* The windows of the backup are over; their rows stay and count for nothing. */
 void state__maintenance_restored(struct state *s);
 void state__maintenance(struct state *s, const struct state_cmd_maintenance *cmd, struct state_result *res);
+void state__raise(struct state *s, const struct state_cmd_raise *cmd, struct state_result *res);
 void state__restored(struct state *s, const struct state_cmd_restored *cmd, struct state_result *res);
 void state__config_set(struct state *s, const struct state_cmd_config_set *cmd, struct state_result *res);
 void state__gc(struct state *s, const struct state_cmd_gc *cmd, struct state_result *res);

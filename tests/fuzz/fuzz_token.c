@@ -11,8 +11,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct token_key keys[] = {
-	{.id = 3, .key = "an older key of thirty-two byte"}, {.id = 4, .key = "the current key, thirty-two byt"}};
+static const uint8_t raw_keys[2][TOKEN_KEY_BYTES] = {
+	"an older key of thirty-two byte", "the current key, thirty-two byt"};
+static struct token_key keys[2];
+
+static void prepare_keys(void)
+{
+	for (int i = 0; i < 2; i++) {
+		keys[i].id = (uint8_t)(3 + i);
+		hmac_key_init(&keys[i].key, raw_keys[i]);
+	}
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -22,15 +31,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct token t;
 	int rc;
 
+	prepare_keys();
 	CHECK(token_open(slice_of(data, size), keys, 2, &t) == ERR_TOKEN);
-	hmac_key_init(&receipt_key, keys[0].key);
+	hmac_key_init(&receipt_key, raw_keys[0]);
 	CHECK(receipt_verify(&receipt, &receipt_key, slice_of(data, size)) == ERR_RECEIPT);
 	rc = auth_parse_secret(slice_of(data, size), secret);
 	CHECK(rc == 0 || rc == ERR_FORMAT);
 	if (size < TOKEN_BYTES)
 		return 0;
 	memcpy(bytes, data, TOKEN_BYTES);
-	token_hmac(keys[1].key, bytes, TOKEN_BYTES - TOKEN_MAC_BYTES, bytes + TOKEN_BYTES - TOKEN_MAC_BYTES);
+	token_hmac(raw_keys[1], bytes, TOKEN_BYTES - TOKEN_MAC_BYTES, bytes + TOKEN_BYTES - TOKEN_MAC_BYTES);
 	rc = token_open(slice_of(bytes, TOKEN_BYTES), keys, 2, &t);
 	CHECK(rc == 0 || rc == ERR_TOKEN);
 	if (rc == 0) {

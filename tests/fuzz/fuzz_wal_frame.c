@@ -27,13 +27,13 @@ static void try_decode(const uint8_t *data, size_t size)
 	while (wal_frame_next(&f, &pos, &entry)) {
 		CHECK(entry.data >= data && entry.len <= LIMIT_LOG_ENTRY_BYTES &&
 			entry.data + entry.len <= data + size);
-		bytes = wal_frame_put(out, bytes, entry);
+		bytes = wal_frame_put(f.version, out, bytes, entry);
 		entries++;
 	}
 	CHECK(entries == f.entry_count && bytes == f.body.len);
 	again = f;
 	wal_frame_encode(out, bytes, &again);
-	CHECK(again.crc == f.crc && memcmp(out, data, WAL_FRAME_HEADER_BYTES + f.body.len) == 0);
+	CHECK(again.crc == f.crc && memcmp(out, data, wal_frame_header_bytes(f.version) + f.body.len) == 0);
 	mem_free(out);
 }
 
@@ -43,14 +43,17 @@ static void mend_crc(uint8_t *data, size_t size)
 	struct rcursor r;
 	struct wcursor w;
 	uint32_t body;
+	size_t header;
 
 	rcursor_init(&r, data, size);
-	(void)rcursor_slice(&r, 12);
+	(void)rcursor_slice(&r, 8);
+	header = wal_frame_header_bytes((uint8_t)rcursor_u16(&r));
+	(void)rcursor_u16(&r);
 	body = rcursor_u32(&r);
-	if (r.failed || size < WAL_FRAME_HEADER_BYTES || body > size - WAL_FRAME_HEADER_BYTES)
+	if (r.failed || size < header || body > size - header)
 		return;
 	wcursor_init(&w, data + 4, 4);
-	wcursor_u32(&w, crc32c(data + 8, WAL_FRAME_HEADER_BYTES - 8 + body));
+	wcursor_u32(&w, crc32c(data + 8, header - 8 + body));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -7,15 +7,9 @@
 #include "common/base/crc32c.h"
 #include "proto/chunkd.pb-c.h"
 #include "tests/lib/metad_bed.h"
+#include "tests/lib/no_leaks.h"
 
 enum { DATA_BYTES = 100000, POLICY_COPIES = 7 };
-
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
 
 struct bed {
 	struct metad_bed m; /* plays server 1, to learn the token keys, and client */

@@ -174,27 +174,35 @@ static inline void world_recv(struct world *w, struct world_op *o, int fd, void 
 	world_submit(w, o);
 }
 
+/* Two ends of one connection, to a listener. */
+static inline void world_connect_to(
+	struct world *w, int listener, const struct io_addr *bound, int *ret_client, int *ret_server)
+{
+	struct world_op accept = {0}, connect = {0};
+
+	io_prep_accept(&accept.op, listener, world_done);
+	world_submit(w, &accept);
+	io_prep_connect(&connect.op, bound, world_done);
+	world_submit(w, &connect);
+	WORLD_WAIT(w, &accept, &connect);
+	ck_assert_int_ge(accept.op.result, 0);
+	ck_assert_int_ge(connect.op.result, 0);
+	ck_assert_uint_eq(accept.op.accept.peer.family, 4);
+	*ret_client = (int)connect.op.result;
+	*ret_server = (int)accept.op.result;
+}
+
 /* Two ends of one connection. */
 static inline void world_connect(struct world *w, int *ret_client, int *ret_server)
 {
-	struct world_op accept = {0}, connect = {0};
 	struct io_addr bound;
 	struct err err = {0};
 	int listener;
 
 	ck_assert_int_eq(io_listen(w->io, &w->addr, &listener, &bound, &err), 0);
 	ck_assert_uint_ne(bound.port, 0);
-	io_prep_accept(&accept.op, listener, world_done);
-	world_submit(w, &accept);
-	io_prep_connect(&connect.op, &bound, world_done);
-	world_submit(w, &connect);
-	WORLD_WAIT(w, &accept, &connect);
-	ck_assert_int_ge(accept.op.result, 0);
-	ck_assert_int_ge(connect.op.result, 0);
-	ck_assert_uint_eq(accept.op.accept.peer.family, 4);
+	world_connect_to(w, listener, &bound, ret_client, ret_server);
 	io_close(w->io, listener);
-	*ret_client = (int)connect.op.result;
-	*ret_server = (int)accept.op.result;
 }
 
 #endif

@@ -158,6 +158,15 @@ static inline void metad_bed_restart(struct metad_bed *bed)
 	metad_bed_start(bed);
 }
 
+/* Its host loses power; it starts again. */
+static inline void metad_bed_crash(struct metad_bed *bed)
+{
+	sim_host_crash(bed->server_io);
+	sim_host_restart(bed->server_io);
+	rpc_peer_reset(bed->peer, ERR_CONNRESET);
+	metad_bed_start(bed);
+}
+
 static inline void metad_bed_init(struct metad_bed *bed)
 {
 	bed->log = (struct log){.min_level = LOG_DEBUG, .write = metad_bed_quiet, .name = "metad-1"};
@@ -349,12 +358,15 @@ static inline ProtobufCBinaryData bed_text(const char *text)
 
 static inline void metad_bed_learn(struct metad_bed *bed, Craton__TokenKey **keys, size_t count, uint64_t state_ms)
 {
+	uint8_t key[TOKEN_KEY_BYTES];
+
 	ck_assert_uint_le(count, 2);
 	for (size_t i = 0; i < count; i++) {
 		bed->token_keys[i].id = (uint8_t)keys[i]->id;
-		ck_assert_int_eq(auth_derive(bed->options.secret, "token",
-					 slice_of(keys[i]->salt.data, keys[i]->salt.len), bed->token_keys[i].key),
+		ck_assert_int_eq(
+			auth_derive(bed->options.secret, "token", slice_of(keys[i]->salt.data, keys[i]->salt.len), key),
 			0);
+		hmac_key_init(&bed->token_keys[i].key, key);
 	}
 	bed->token_key_count = count;
 	ck_assert_uint_ge(state_ms, bed->state_ms);
@@ -416,8 +428,7 @@ static inline int bed_register(struct metad_bed *bed, uint32_t i, const uint8_t 
 	s->disk = reply->disks[0]->disk;
 	s->generation = reply->disks[0]->generation;
 	ck_assert_int_eq(auth_derive(bed->options.secret, "receipt",
-				 slice_of(reply->disks[0]->receipt_salt.data, reply->disks[0]->receipt_salt.len),
-				 key),
+				 slice_of(reply->disks[0]->receipt_salt.data, reply->disks[0]->receipt_salt.len), key),
 		0);
 	hmac_key_init(&s->receipt_key, key);
 	metad_bed_learn(bed, reply->token_keys, reply->n_token_keys, reply->state_time_ms);
@@ -492,6 +503,16 @@ static inline int bed_open_file(
 	return 0;
 }
 
+static inline int bed_mkdir(struct metad_bed *bed, const char *path)
+{
+	Craton__MkdirRequest req = CRATON__MKDIR_REQUEST__INIT;
+
+	req.parent = INODE_ROOT;
+	req.path = bed_text(path);
+	req.mode = 0755;
+	return bed_call(bed, &rpc_metad_mkdir, &req.base);
+}
+
 static inline int bed_lookup_path(struct metad_bed *bed, const char *path, size_t len)
 {
 	Craton__LookupRequest req = CRATON__LOOKUP_REQUEST__INIT;
@@ -561,6 +582,49 @@ static inline int bed_commit_one(struct metad_bed *bed, uint64_t inode, uint64_t
 		table[i] = &receipts[i];
 	}
 	return bed_call(bed, &rpc_metad_commit, &req.base);
+}
+
+/* A result of a check, as of server i and its disk. */
+static inline void bed_tell_damaged(
+	struct metad_bed *bed, uint32_t i, uint64_t block, uint32_t index, uint32_t incarnation)
+{
+	const struct metad_bed_server *s = &bed->servers[i];
+	Craton__HeartbeatRequest req = CRATON__HEARTBEAT_REQUEST__INIT;
+	Craton__RepairResult result = CRATON__REPAIR_RESULT__INIT, *results[] = {&result};
+	uint8_t uuid[16] = {(uint8_t)i}, mac[32];
+
+	result.block = block;
+	result.index = index;
+	result.incarnation = incarnation;
+	result.disk = s->disk;
+	result.generation = s->generation;
+	result.check = true;
+	result.status = ERR_CORRUPT;
+	req.server = s->server;
+	req.server_uuid = bed_bytes(uuid, sizeof(uuid));
+	req.repairs = results;
+	req.n_repairs = 1;
+	auth_heartbeat(bed->options.secret, metad_bed_cluster.bytes, &req, mac);
+	req.auth = bed_bytes(mac, sizeof(mac));
+	ck_assert_int_eq(bed_call(bed, &rpc_metad_heartbeat, &req.base), 0);
+	metad_bed_silence(bed, 100);
+}
+
+/* A reader says that the copy is wrong. */
+static inline void bed_report(
+	struct metad_bed *bed, uint32_t disk, uint64_t block, uint32_t index, uint32_t incarnation)
+{
+	Craton__ReportRequest req = CRATON__REPORT_REQUEST__INIT;
+	Craton__CopyReport copy = CRATON__COPY_REPORT__INIT, *copies[] = {&copy};
+
+	copy.block = block;
+	copy.index = index;
+	copy.disk = disk;
+	copy.incarnation = incarnation;
+	copy.status = ERR_CORRUPT;
+	req.copies = copies;
+	req.n_copies = 1;
+	ck_assert_int_eq(bed_call(bed, &rpc_metad_report, &req.base), 0);
 }
 
 static inline const Craton__StatusReply *bed_status(struct metad_bed *bed)

@@ -18,8 +18,16 @@
 #include "common/io/io_sim.h"
 #include "metad/state/state.h"
 
-enum { STATE_BED_DISKS = 9, STATE_BED_ENTRY_BYTES = 64 << 10, STATE_BED_ENTRIES = 8192, STATE_BED_TOGETHER = 7 /* commands an entry, at the second replay */, STATE_BED_MIB = 1 << 20, STATE_BED_INODES = 20000 /* that are looked at */,
-       STATE_BED_NODES_BYTES = 4096 /* of the table in memory, which happen to be split just now */ };
+enum {
+	STATE_BED_DISKS = 9,
+	STATE_BED_ENTRY_BYTES = 64 << 10,
+	STATE_BED_ENTRIES = 8192,
+	STATE_BED_TOGETHER = 7 /* commands an entry, at the second replay */,
+	STATE_BED_SETTLE = 5 /* entries between commits of a replay, or so */,
+	STATE_BED_MIB = 1 << 20,
+	STATE_BED_INODES = 20000 /* that are looked at */,
+	STATE_BED_NODES_BYTES = 4096 /* of the table in memory, which happen to be split just now */
+};
 
 struct state_bed {
 	struct sim *sim;
@@ -27,6 +35,7 @@ struct state_bed {
 	struct kv *kv;
 	struct state s;
 	uint64_t index, time_ms;
+	uint16_t version; /* of the entries; 0: this build's */
 	int64_t now_ns;
 	struct slice log[STATE_BED_ENTRIES];
 	size_t log_count;
@@ -44,7 +53,11 @@ static inline void state_bed_fatal(void *ctx, int code, const char *text)
 
 static inline struct kv *state_bed_kv(struct io *io, const char *dir)
 {
-	struct kv_options options = {.dir = dir, .backend = &kv_mem, .on_fatal = state_bed_fatal};
+	struct kv_options options = {.dir = dir,
+		.backend = &kv_mem,
+		.derived = &state_reverse,
+		.freeze_bytes = 1,
+		.on_fatal = state_bed_fatal};
 	uint64_t applied;
 	struct err err;
 	struct kv *kv;
@@ -52,6 +65,14 @@ static inline struct kv *state_bed_kv(struct io *io, const char *dir)
 	ck_assert_int_eq(io_mkdir(io, dir, 0755), 0);
 	ck_assert_msg(kv_open(io, &options, &kv, &applied, &err) == 0, "%s", err.text);
 	return kv;
+}
+
+/* Commits what is applied: what the table derives is in it from here on. */
+static inline void state_bed_settle(struct kv *kv)
+{
+	struct err err;
+
+	ck_assert_msg(kv_settle(kv, &err) == 0, "%s", err.text);
 }
 
 static inline void state_bed_take(
@@ -67,7 +88,7 @@ static inline void state_bed_take(
 static inline int state_bed_run(struct state_bed *b)
 {
 	uint8_t *bytes = mem_alloc(STATE_BED_ENTRY_BYTES);
-	struct state_entry entry = {.cluster_version = STATE_CLUSTER_VERSION, .time_ms = b->time_ms, .count = 1};
+	struct state_entry entry = {.cluster_version = b->version ? b->version : STATE_CLUSTER_VERSION, .time_ms = b->time_ms, .count = 1};
 	/* the meta row is written with each entry, so is that of the session */
 	uint64_t rows = b->s.rows_changed + 1 + state_cmd_rows(&b->cmd) + (b->cmd.request.session != 0), memory;
 	struct kv_stats before, after;
@@ -152,7 +173,7 @@ static inline size_t state_bed_join(struct state_bed *b, size_t from, uint8_t *o
 	return count;
 }
 
-/* The log over an empty table gives the same rows, `together` or one command an entry. */
+/* The log over an empty table gives the same rows, `together` or one command an entry, whenever the table is committed. */
 static inline void state_bed_replay(struct state_bed *b, const char *dir, bool together)
 {
 	uint8_t *joined = mem_alloc(STATE_BED_ENTRY_BYTES);
@@ -174,7 +195,11 @@ static inline void state_bed_replay(struct state_bed *b, const char *dir, bool t
 		if (together)
 			count = state_bed_join(b, i, joined, &len);
 		ck_assert_msg(state_apply(s, together ? slice_of(joined, len) : b->log[i], NULL, NULL, &err) == 0, "%s", err.text);
+		kv_applied(copy, i + count);
+		if (i % STATE_BED_SETTLE == 0)
+			state_bed_settle(copy);
 	}
+	state_bed_settle(copy);
 	ck_assert_uint_eq(state_bed_digest(copy), state_bed_digest(b->kv));
 	state_close(s);
 	mem_free(s);
@@ -211,6 +236,7 @@ static inline void state_bed_check_attrs(struct state_bed *b)
 static inline void state_bed_close(struct state_bed *b)
 {
 	state_bed_check_attrs(b);
+	state_bed_settle(b->kv);
 	state_bed_replay(b, "/copy", false);
 	state_bed_replay(b, "/together", true);
 	state_close(&b->s);
@@ -317,6 +343,31 @@ static inline uint64_t bed_rows(struct state_bed *b, enum state_table table)
 	for (kv_seek(b->kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan))
 		count += scan.key.data[0] == (uint8_t)table;
 	kv_scan_end(&scan);
+	return count;
+}
+
+/* Blocks that have chunks on the disk, among ids in [from, to). */
+static inline uint64_t bed_reverse(struct state_bed *b, uint32_t disk, uint64_t from, uint64_t to)
+{
+	struct state_reverse_walk walk;
+	uint64_t count = 0, last = 0;
+
+	for (state_reverse_begin(&b->s, disk, from, to, &walk); state_reverse_next(&walk, &b->block); count++) {
+		ck_assert(count == 0 || b->block.id > last);
+		last = b->block.id;
+		ck_assert(last >= from && last < to);
+	}
+	state_reverse_end(&walk);
+	return count;
+}
+
+/* Of all disks together. */
+static inline uint64_t bed_reverse_all(struct state_bed *b)
+{
+	uint64_t count = 0;
+
+	for (uint32_t disk = 1; disk < b->s.meta.next_disk; disk++)
+		count += bed_reverse(b, disk, 0, UINT64_MAX);
 	return count;
 }
 

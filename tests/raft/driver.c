@@ -5,7 +5,8 @@
 #include "common/base/err.h"
 #include "tests/raft/world_private.h"
 
-static void sync_begin(struct world *w, struct world_node *n)
+/* Whenever one is due (raft.h, 3). */
+void world__sync_begin(struct world *w, struct world_node *n)
 {
 	if (n->sync_busy || !n->up || n->core.persisted == n->core.last_index)
 		return;
@@ -22,8 +23,19 @@ void world__sync_end(struct world *w, struct world_node *n)
 
 	n->sync_busy = false;
 	world__log_copy(&n->disk, &n->syncing);
-	world__step(w, n, &event, NULL);
-	sync_begin(w, n);
+	if (!w->ways->report_later || !w->ways->report_later(w, n, &event))
+		world__step(w, n, &event, NULL);
+	world__sync_begin(w, n);
+}
+
+static uint64_t equal_up_to(const struct world_log *one, const struct world_log *other)
+{
+	uint64_t same = one->base_index;
+	const struct world_entry *a, *b;
+
+	while ((a = world__log_at(one, same + 1)) && (b = world__log_at(other, same + 1)) && a->term == b->term)
+		same++;
+	return same;
 }
 
 void world__crash(struct world *w, struct world_node *n)
@@ -32,21 +44,24 @@ void world__crash(struct world *w, struct world_node *n)
 	w->counts.crashes++;
 	n->up = n->sync_busy = n->fetch_busy = n->stalled = false;
 	n->dies_at_ms = 0;
+#ifndef WORLD_SMALL
+	n->fill_count = n->report_count = 0;
+#endif
 	/* Of what was written and not synced any part may be there, in order; a cut that was not synced may not have been. */
-	if (world__log_last(&n->log) >= n->disk.base_index && w->ways->choose(w, 2)) {
-		uint64_t last = world__log_last(&n->log), same = n->disk.base_index;
-		const struct world_entry *a, *b;
+	if (world__log_last(&n->log) >= n->disk.base_index) {
+		uint64_t last = world__log_last(&n->log), same = equal_up_to(&n->disk, &n->log);
 
-		while ((a = world__log_at(&n->disk, same + 1)) && (b = world__log_at(&n->log, same + 1)) &&
-			a->term == b->term)
-			same++;
-		if (last > same) {
+		if (last > same && w->ways->choose(w, 2)) {
 			world__log_cut(&n->disk, same + 1);
 			last = same + w->ways->choose(w, last - same + 1);
 			for (uint64_t i = same + 1; i <= last; i++)
 				world__log_push(&n->disk, world__log_at(&n->log, i));
 			w->counts.torn++;
 		}
+		/* Frames may carry what was known as committed when they were written, and it is known from those that are there. */
+		same = equal_up_to(&n->disk, &n->log);
+		if (n->core.commit > n->disk.base_index && same > n->disk.base_index && w->ways->choose(w, 2))
+			n->disk_commit = n->log_commit < same ? n->log_commit : same;
 	}
 	for (uint32_t i = 0; i < WORLD_READS; i++)
 		if (w->reads[i].open && w->reads[i].node == world__id(w, n))
@@ -61,14 +76,14 @@ void world__start(struct world *w, struct world_node *n)
 		.message_bytes = BODY_BYTES * WORLD_BODIES,
 		.inflight_bytes = BODY_BYTES * 20,
 		.seed = rng_u64(&w->rng)};
-	struct raft_run runs[4 * RAFT_RUNS_MAX];
+	struct raft_run runs[RAFT_RUNS_MAX];
 	struct raft_boot boot = {.term = n->disk_term,
 		.vote = n->disk_vote,
 		.base_index = n->disk.base_index,
 		.base_term = n->disk.base_term,
 		.last_index = world__log_last(&n->disk),
 		.runs = runs,
-		.commit = n->disk.base_index};
+		.commit = n->disk_commit > n->disk.base_index ? n->disk_commit : n->disk.base_index};
 	uint32_t before, latest = world__log_config(&n->disk, &before);
 	uint64_t term = boot.base_term;
 
@@ -76,20 +91,24 @@ void world__start(struct world *w, struct world_node *n)
 		world__log_last(&n->disk));
 	world__log_copy(&n->log, &n->disk);
 	for (uint32_t i = 0; i < n->log.count; i++) {
-		if (n->log.entries[i].term != term || i == 0) {
-			term = n->log.entries[i].term;
-			CHECK(boot.run_count < 4 * RAFT_RUNS_MAX);
-			runs[boot.run_count++] = (struct raft_run){n->log.base_index + 1 + i, term};
-		}
+		if (n->log.entries[i].term == term && i > 0)
+			continue;
+		term = n->log.entries[i].term;
+		if (boot.run_count == RAFT_RUNS_MAX)
+			memmove(runs, runs + 1, --boot.run_count * sizeof(runs[0]));
+		runs[boot.run_count++] = (struct raft_run){n->log.base_index + 1 + i, term};
 	}
 	boot.config = w->configs[latest];
 	boot.config_before = w->configs[before];
-	n->clock_ms = w->now_ms;
 	CHECK(raft_init(&n->core, &options, &boot, n->clock_ms) == 0);
 	n->up = true;
 	n->applied = n->log.base_index;
 	n->hash = n->log.base_hash;
 	n->applied_config = n->log.base_config;
+	n->disk_commit = 0;
+	n->log_commit = n->core.commit;
+	world__check_start(w, n);
+	world__apply(w, n);
 }
 
 static const struct raft_peer *peer_of(const struct raft_core *core, uint64_t id)
@@ -100,32 +119,66 @@ static const struct raft_peer *peer_of(const struct raft_core *core, uint64_t id
 	return NULL;
 }
 
-static void fill_and_post(struct world *w, struct world_node *n, const struct raft_message *wanted)
+static uint32_t runs_of(
+	const struct world_log *log, uint64_t first, uint64_t last, struct raft_run runs[WORLD_BODIES + 1])
+{
+	uint32_t count = 0;
+
+	for (uint64_t i = first; i <= last; i++) {
+		const struct world_entry *e = world__log_at(log, i);
+
+		if (e && (count == 0 || runs[count - 1].term != e->term))
+			runs[count++] = (struct raft_run){i, e->term};
+	}
+	return count;
+}
+
+void world__fill(struct world *w, struct world_node *n, const struct raft_message *wanted)
 {
 	struct raft_message m = *wanted;
 	struct world_entry bodies[WORLD_BODIES] = {{.term = 0}};
 	struct raft_event sent = {.type = RAFT_SENT, .peer = m.to, .term = m.term};
-	uint64_t first = m.append.prev_index + 1, last = first;
-	uint64_t room = m.append.room_bytes / BODY_BYTES + 1;
+	struct raft_run runs[WORLD_BODIES + 1];
+	uint64_t prev = m.append.prev_index, last = prev;
 
-	while (world__log_at(&n->log, last) && world__log_at(&n->log, last + 1) &&
-		!world__log_at(&n->log, last)->config && last - first + 2 <= room && last - first + 1 < WORLD_BODIES)
-		last++;
-	last = first + w->ways->fill(w, peer_of(&n->core, m.to), last - first + 1);
-	if (raft_fill(&n->core, &m, last)) {
+	if (m.append.room_bytes) {
+		uint64_t room = m.append.room_bytes / BODY_BYTES + 1;
+
+		last = prev + 1;
+		while (world__log_at(&n->log, last) && world__log_at(&n->log, last + 1) &&
+			!world__log_at(&n->log, last)->config && last - prev + 1 <= room && last - prev < WORLD_BODIES)
+			last++;
+		last = prev + 1 + w->ways->fill(w, peer_of(&n->core, m.to), last - prev);
+	}
+	if (!raft_fill(&n->core, &m, last, runs, runs_of(&n->log, prev, last, runs))) {
+		w->counts.void_fills++;
+	} else {
 		last = m.append.last;
-		for (uint64_t i = first; i <= last; i++)
-			bodies[i - first] = *world__log_at(&n->log, i);
-		if (world__log_at(&n->log, last)->config) {
+		for (uint64_t i = prev + 1; i <= last; i++)
+			bodies[i - prev - 1] = *world__log_at(&n->log, i);
+		if (last > prev && world__log_at(&n->log, last)->config) {
 			m.append.has_config = true;
 			m.append.config = w->configs[world__log_at(&n->log, last)->config];
 		}
 		world__check_message(w, n, &m);
 		w->ways->post(w, &m, bodies);
-		sent.index = last;
-		sent.bytes = (uint32_t)(last - first + 1) * BODY_BYTES;
+		sent.index = last > prev ? last : 0;
+		sent.bytes = (uint32_t)(last - prev) * BODY_BYTES;
 	}
 	world__step(w, n, &sent, NULL);
+}
+
+/* The first entry that is not what the message says (raft_asks). */
+uint64_t world__look_up(struct world *w, const struct world_node *n, const struct raft_message *m)
+{
+	uint64_t first, last;
+
+	if (!raft_asks(&n->core, m, &first, &last))
+		return 0;
+	w->counts.asked++;
+	while (first <= last && world__log_at(&n->log, first)->term == raft_message_term(m, first))
+		first++;
+	return first;
 }
 
 static void append(struct world *w, struct world_node *n, const struct raft_update *u, const struct world_entry *bodies,
@@ -194,8 +247,11 @@ static void reads_done(struct world *w, struct world_node *n, const struct raft_
 	for (uint32_t i = 0; i < WORLD_READS; i++) {
 		if (!w->reads[i].open || w->reads[i].node != world__id(w, n))
 			continue;
-		if (n->core.role != RAFT_LEADER || n->core.term != w->reads[i].term) {
+		if (u->reads_lost) {
 			w->reads[i].open = false;
+		} else if (n->core.role != RAFT_LEADER || n->core.term != w->reads[i].term) {
+			world__fail(
+				w, "node %u leads no longer, and a read that it took was not lost", world__id(w, n));
 		} else if (u->read_done && w->reads[i].token <= u->read_done) {
 			w->reads[i].open = false;
 			w->counts.reads++;
@@ -213,13 +269,18 @@ void world__step(
 {
 	struct raft_message messages[RAFT_MESSAGES_MAX];
 	struct raft_update u;
+	struct raft_event told = *event;
 	uint64_t term = n->core.term, vote = n->core.vote, config = n->core.config.index;
 	enum raft_role role = n->core.role;
 
 	if (!n->up || w->fault[0])
 		return;
 	w->counts.steps++;
-	raft_step(&n->core, n->clock_ms, event, messages, &u);
+	if (event->type == RAFT_RECEIVE || event->type == RAFT_SNAPSHOT_READY)
+		told.differs = world__look_up(w, n, event->message);
+	if (event->type == RAFT_RECEIVE && event->message->type == RAFT_APPEND)
+		told.count = event->message->append.last - event->message->append.prev_index;
+	raft_step(&n->core, n->clock_ms, &told, messages, &u);
 	world__check_meta(w, n, term, vote, u.meta);
 	if (u.meta) {
 		if (!w->well && rng_chance(&w->rng, 1, 400)) {
@@ -246,6 +307,7 @@ void world__step(
 	}
 	if (u.append.kind)
 		append(w, n, &u, bodies, event->type == RAFT_RECEIVE ? event->message->append.prev_index : 0);
+	n->log_commit = n->core.commit;
 	if (n->core.role == RAFT_LEADER && u.role_changed && !w->well && rng_chance(&w->rng, w->brief, 100))
 		n->dies_at_ms = w->now_ms + rng_below(&w->rng, 12);
 	if (u.role_changed)
@@ -254,7 +316,7 @@ void world__step(
 			n->core.commit);
 	world__check_leader(w, n, role != RAFT_LEADER);
 	world__check_core(w, n);
-	sync_begin(w, n);
+	world__sync_begin(w, n);
 	world__check_commit(w, n);
 	if (!w->fault[0])
 		world__apply(w, n);
@@ -267,10 +329,10 @@ void world__step(
 	reads_done(w, n, &u);
 	for (uint32_t i = 0; i < u.message_count; i++) {
 		world__check_message(w, n, &messages[i]);
-		if (messages[i].type == RAFT_APPEND && messages[i].append.fill)
-			fill_and_post(w, n, &messages[i]);
-		else
+		if (messages[i].type != RAFT_APPEND || !messages[i].append.fill)
 			w->ways->post(w, &messages[i], NULL);
+		else if (!w->ways->fill_later || !w->ways->fill_later(w, n, &messages[i]))
+			world__fill(w, n, &messages[i]);
 	}
 	for (uint32_t i = 0; u.snapshot_wanted && i < RAFT_MEMBERS_MAX; i++)
 		if (u.snapshot_wanted >> i & 1)
@@ -282,8 +344,10 @@ void world__compact(struct world *w, struct world_node *n, uint64_t index)
 {
 	struct raft_event event = {.type = RAFT_COMPACTED, .index = index};
 
-	if (index > world__log_last(&n->disk) || (n->sync_busy && index > world__log_last(&n->syncing)))
+	if (index > world__log_last(&n->disk) || (n->sync_busy && index > world__log_last(&n->syncing)) ||
+		index > n->core.persisted)
 		return;
+	event.term = world__log_at(&n->log, index)->term;
 	world__log_compact(&n->log, index);
 	world__log_compact(&n->disk, index);
 	if (n->sync_busy)

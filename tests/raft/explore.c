@@ -2,12 +2,13 @@
 #include "tests/raft/explore.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
 #include "tests/raft/explore_state.h"
 
-enum { NOW_MS = 1000000, CHOICES_MAX = 64 };
+enum { NOW_MS = 1000000, CHOICES_MAX = 64, OUTCOMES_MAX = 96, LATELY = 1 << 15 };
 #define NEVER_MS (UINT64_C(1) << 62)
 
 enum action_kind {
@@ -49,14 +50,24 @@ struct frame {
 	struct child *from, *todo;
 };
 
+/* What a core makes of a message. */
+struct outcome {
+	struct raft_core core;
+	struct raft_update update;
+	struct raft_message messages[RAFT_MESSAGES_MAX];
+};
+
 struct explorer {
 	const struct explore_limits *limits;
 	struct explore_counts counts;
 	uint64_t *seen;
 	uint64_t seen_cap;
-	struct state *next; /* where a step is tried */
+	uint64_t lately[LATELY]; /* of those looked for lately, for the processor's cache */
+	struct state *next;      /* where a step is tried */
 	/* The choices of this step: those given, and beyond them the first; how many there were. */
 	uint32_t choice[CHOICES_MAX], bound[CHOICES_MAX], choice_count, choice_at;
+	struct outcome outcomes[OUTCOMES_MAX]; /* of the messages that one replica may get from one leader */
+	uint32_t outcome_count;
 	struct child *free;
 	struct frame *frames;
 	uint32_t frame_count, frame_cap;
@@ -315,7 +326,6 @@ static void act(struct explorer *x, struct state *s, const struct action *a)
 	case DELIVER:
 		state_letter_unpack(&s->letters[a->arg], &m);
 		receive(w, n, &m, NULL);
-		x->counts.deliveries++;
 		break;
 	case APPENDED:
 		m.type = RAFT_APPENDED;
@@ -327,7 +337,6 @@ static void act(struct explorer *x, struct state *s, const struct action *a)
 	case APPEND:
 		append_get(s, a->arg, &m, bodies);
 		receive(w, n, &m, bodies);
-		x->counts.deliveries++;
 		break;
 	case SNAPSHOT:
 		m.term = a->arg / 16;
@@ -365,12 +374,26 @@ static void count(struct explorer *x, const struct world_counts *c)
 
 /* ---- what was seen ---- */
 
+/* In huge pages, if the system has them: every look is at another place. What is not touched is not there. */
+static uint64_t *seen_new(size_t bytes)
+{
+	void *seen = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	CHECK(seen != MAP_FAILED);
+	(void)madvise(seen, bytes, MADV_HUGEPAGE); /* a hint: without it all goes as well, and slower */
+	return seen;
+}
+
 /* True: not before. The table is full when nine tenths of it are. */
 static bool is_new(struct explorer *x, state_hash name)
 {
 	uint64_t tag = (uint64_t)name | 1;
 	uint64_t at = (uint64_t)(((state_hash)(uint64_t)(name >> 64) * x->seen_cap) >> 64);
+	uint64_t *lately = &x->lately[tag >> 1 & (LATELY - 1)];
 
+	if (*lately == tag)
+		return false;
+	*lately = tag;
 	while (x->seen[at]) {
 		if (x->seen[at] == tag)
 			return false;
@@ -450,13 +473,25 @@ static void print_way(const struct explorer *x, const struct action *last)
 	print_nodes(x->next);
 }
 
+/* The replicas that did nothing are the same in every next state. */
+static void keep_hashes(struct state *s, const struct state *next, uint32_t changed)
+{
+	for (uint32_t i = 0; i < WORLD_NODES; i++) {
+		if (i == changed)
+			continue;
+		memcpy(s->node_hash[i], next->node_hash[i], sizeof(s->node_hash[i]));
+		s->node_known[i] = next->node_known[i];
+	}
+}
+
 /* Every way that this may go. False: one of them broke a law. */
-static bool try(struct explorer *x, const struct state *s, struct action a, struct child **todo)
+static bool try(struct explorer *x, struct state *s, struct action a, struct child **todo)
 {
 	x->choice_count = 0;
 	do {
 		struct world_node *n = &x->next->world.nodes[a.node];
 		struct child *c;
+		state_hash name;
 
 		*x->next = *s;
 		memset(&x->next->world.counts, 0, sizeof(x->next->world.counts));
@@ -470,7 +505,9 @@ static bool try(struct explorer *x, const struct state *s, struct action a, stru
 		if (a.kind == REFUSED) /* checked; what follows is what follows when no vote arrives (explore.h, 3) */
 			continue;
 		settle(x->next, n);
-		if (!is_new(x, state_name(x->next, x->limits->snapshots)))
+		name = state_name(x->next, x->limits->snapshots);
+		keep_hashes(s, x->next, a.node);
+		if (!is_new(x, name))
 			continue;
 		c = child_new(x);
 		c->state = *x->next;
@@ -481,7 +518,71 @@ static bool try(struct explorer *x, const struct state *s, struct action a, stru
 	return true;
 }
 
-static bool try_leader(struct explorer *x, const struct state *s, uint32_t i, struct child **todo)
+/* It says nothing that is not known, and is true. */
+static bool says_nothing_new(struct state *s, const struct world_node *n, const struct raft_message *m)
+{
+	const struct raft_core *leader = &s->world.nodes[m->to - 1].core;
+
+	if (m->type != RAFT_APPENDED)
+		return false;
+	world__check_message(&s->world, (struct world_node *)n, m);
+	if (s->world.fault[0]) {
+		s->world.fault[0] = 0; /* the step itself will tell */
+		return false;
+	}
+	if (m->appended.reject || leader->role != RAFT_LEADER || leader->term != m->term ||
+		s->acked[m->term][m->from - 1] >= m->appended.index)
+		return true;
+	for (uint32_t i = 0; i < leader->config.count; i++)
+		if (leader->peers[i].id == m->from)
+			return leader->peers[i].match >= m->appended.index;
+	return false;
+}
+
+/* Whether a message makes a difference that none before it made (explore.h, 7). */
+static bool is_step(struct explorer *x, struct state *s, const struct world_node *n, const struct raft_message *m)
+{
+	static const struct raft_update nothing;
+	struct outcome *o = &x->outcomes[x->outcome_count];
+	struct raft_event event = {.type = RAFT_RECEIVE, .message = m};
+	struct raft_update u;
+	uint32_t i = 0;
+
+	CHECK(x->outcome_count < OUTCOMES_MAX);
+	event.differs = world__look_up(&s->world, n, m);
+	x->counts.asked += event.differs != 0;
+	if (m->type == RAFT_APPEND)
+		event.count = m->append.last - m->append.prev_index;
+	memcpy(&o->core, &n->core, sizeof(o->core));
+	raft_step(&o->core, n->clock_ms, &event, o->messages, &o->update);
+	o->update.messages = NULL;
+	u = o->update;
+	u.message_count = 0;
+	u.commit = 0;
+	if (memcmp(&u, &nothing, sizeof(u)) == 0) {
+		struct raft_core core = o->core;
+
+		stop_clock(&core);
+		core.rng = n->core.rng;
+		core.election_at_ms = n->core.election_at_ms;
+		while (i < o->update.message_count && says_nothing_new(s, n, &o->messages[i]))
+			i++;
+		if (i == o->update.message_count && memcmp(&core, &n->core, sizeof(core)) == 0)
+			return false;
+	}
+	for (i = 0; i < x->outcome_count; i++) {
+		const struct outcome *p = &x->outcomes[i];
+
+		if (memcmp(&o->update, &p->update, sizeof(o->update)) == 0 &&
+			memcmp(&o->core, &p->core, sizeof(o->core)) == 0 &&
+			memcmp(o->messages, p->messages, o->update.message_count * sizeof(o->messages[0])) == 0)
+			return false;
+	}
+	x->outcome_count++;
+	return true;
+}
+
+static bool try_leader(struct explorer *x, struct state *s, uint32_t i, struct child **todo)
 {
 	const struct raft_core *core = &s->world.nodes[i].core;
 	const struct explore_limits *limits = x->limits;
@@ -505,7 +606,7 @@ static bool try_leader(struct explorer *x, const struct state *s, uint32_t i, st
 	return ok;
 }
 
-static bool try_node(struct explorer *x, const struct state *s, uint32_t i, struct child **todo)
+static bool try_node(struct explorer *x, struct state *s, uint32_t i, struct child **todo)
 {
 	const struct world_node *n = &s->world.nodes[i];
 	const struct raft_core *core = &n->core;
@@ -536,21 +637,29 @@ static bool try_node(struct explorer *x, const struct state *s, uint32_t i, stru
 }
 
 /* Whatever the leader of this term may have sent; of commit indexes those that may make a difference. A message ends behind a configuration. */
-static bool try_offer(struct explorer *x, const struct state *s, uint64_t term, uint32_t to, struct child **todo)
+static bool try_offer(struct explorer *x, struct state *s, uint64_t term, uint32_t to, struct child **todo)
 {
 	const struct state_offer *offer = &s->offers[term];
 	const struct raft_core *core = &s->world.nodes[to].core;
 	uint64_t end = world__log_last(&offer->log);
 	bool ok = true;
 
+	x->outcome_count = 0;
 	for (uint64_t prev = offer->log.base_index; prev <= end; prev++) {
 		for (uint64_t last = prev; ok && last <= end && last - prev <= x->limits->split; last++) {
 			uint64_t known = core->verified > last ? core->verified : last;
 			uint64_t most = offer->commit < known ? offer->commit : known;
 
 			for (uint64_t commit = core->commit < most ? core->commit : most; ok && commit <= most;
-				commit++)
-				ok = try(x, s, (struct action){APPEND, to, append_arg(term, prev, last, commit)}, todo);
+				commit++) {
+				struct action a = {APPEND, to, append_arg(term, prev, last, commit)};
+				struct raft_message m = {.to = to + 1};
+				struct world_entry bodies[WORLD_BODIES];
+
+				append_get(s, a.arg, &m, bodies);
+				x->counts.deliveries++;
+				ok = !is_step(x, s, &s->world.nodes[to], &m) || try(x, s, a, todo);
+			}
 			if (last > prev && world__log_at(&offer->log, last)->config)
 				break;
 		}
@@ -560,11 +669,18 @@ static bool try_offer(struct explorer *x, const struct state *s, uint64_t term, 
 	return ok;
 }
 
-static bool try_all(struct explorer *x, const struct state *s, struct child **todo)
+static bool try_all(struct explorer *x, struct state *s, struct child **todo)
 {
-	for (uint32_t i = 0; i < s->letter_count; i++)
-		if (!try(x, s, (struct action){DELIVER, s->letters[i].to - 1u, i}, todo))
+	for (uint32_t i = 0; i < s->letter_count; i++) {
+		uint32_t to = s->letters[i].to - 1u;
+		struct raft_message m;
+
+		state_letter_unpack(&s->letters[i], &m);
+		x->outcome_count = 0;
+		x->counts.deliveries++;
+		if (is_step(x, s, &s->world.nodes[to], &m) && !try(x, s, (struct action){DELIVER, to, i}, todo))
 			return false;
+	}
 	for (uint32_t i = 0; i < WORLD_NODES; i++) {
 		if (!try_node(x, s, i, todo))
 			return false;
@@ -594,6 +710,8 @@ static struct child *first_state(struct explorer *x)
 	c->state.world.ways = &all_ways;
 	c->state.world.now_ms = NOW_MS;
 	c->state.world.well = true; /* nothing breaks but what is chosen to */
+	for (uint32_t i = 0; i < WORLD_NODES; i++)
+		c->state.world.nodes[i].clock_ms = NOW_MS;
 	world__found(&c->state.world, WORLD_NODES, x->limits->learner, true);
 	for (uint32_t i = 0; i < WORLD_NODES; i++)
 		settle(&c->state, &c->state.world.nodes[i]);
@@ -641,14 +759,14 @@ bool explore(const struct explore_limits *limits, struct explore_counts *ret_cou
 	x->whole = true;
 	x->why = "";
 	x->seen_cap = limits->memory_bytes / sizeof(x->seen[0]);
-	x->seen = mem_array(x->seen_cap, sizeof(x->seen[0]));
+	x->seen = seen_new(limits->memory_bytes);
 	x->next = MEM_NEW(struct state);
 	the_explorer = x;
 	ok = search(x);
 	*ret_counts = x->counts;
 	*ret_whole = x->whole;
 	snprintf(why, 512, "%s", ok ? x->why : x->next->world.fault);
-	mem_free(x->seen);
+	(void)munmap(x->seen, limits->memory_bytes);
 	mem_free(x->next);
 	mem_free(x->frames);
 	mem_free(x); /* the states go with the process */

@@ -4,6 +4,8 @@
  * group on every step that may come next is taken, from every state that is reached, until there is none that is new. A state is looked at
  * once: its 128-bit hash is remembered, by its 64 lower bits and its place in a table.
  *
+ * The core remembers the last term of its log alone, and asks its driver for all others.
+ *
  * What may happen, at any time and in any order:
  *   network   A letter that was sent may arrive never, once, or any number of times, however late: the letters are a set that only grows.
  *             This is loss, duplication and reordering without a bound.
@@ -24,9 +26,12 @@
  *      reached, and a candidate may be one whose votes never arrive. So refusals are not kept, nor letters of a term that is below its
  *      receiver's, who would only refuse; nor what its receiver will ignore for ever, as terms only rise.
  *   4. A crash and the next start are one step: between them is a replica that does nothing, as any may.
- *   5. Replicas are the same but for their names: of worlds that differ in names only the one with the least hash stands for all.
+ *   5. Replicas are the same but for their names: of worlds that differ in names only one stands for all. Names are given in the order of a
+ *      hash of what names nobody; where two are equal in that, both ways, and the least hash of all counts.
  *   6. What a follower keeps of its time as a leader or candidate is not read before it is written; nor what is in flight, as its bounds
  *      are not met; times and the random generator of timeouts decide nothing here.
+ *   7. A message whose step leaves the core as it was and says nothing new is no step of the world; of messages of one leader's that the core
+ *      takes alike, with the same update, one is worked off. Each is stepped on a copy of the core to see that: it is not assumed.
  * 1, 2 and 3 add to what can happen and take nothing away: a law that holds here holds in the world that is modelled. That letters of
  * older terms are ignored (3), that a leader's beliefs are right (2), and that anything comes to an end, is not shown here: unit tests
  * and histories do.
@@ -52,7 +57,7 @@ struct explore_limits {
 /* What happened, in all that was explored. */
 struct explore_counts {
 	uint64_t states, steps, deepest, deliveries, syncs, crashes, torn, elections, commits, cuts, rollbacks, changes,
-		transfers, reads, snapshots;
+		transfers, reads, snapshots, asked;
 };
 
 /* Whole: all of it was seen; else only a part: `why`. False: a law was broken, and what led there is printed; `why` says which. */

@@ -72,9 +72,10 @@ int main(int argc, char **argv)
 	       ", \"deepest\": %" PRIu64 ", \"deliveries\": %" PRIu64 ", \"syncs\": %" PRIu64 ", \"crashes\": %" PRIu64
 	       ", \"torn\": %" PRIu64 ", \"elections\": %" PRIu64 ", \"commits\": %" PRIu64 ", \"cuts\": %" PRIu64
 	       ", \"rollbacks\": %" PRIu64 ", \"changes\": %" PRIu64 ", \"transfers\": %" PRIu64 ", \"reads\": %" PRIu64
-	       ", \"snapshots\": %" PRIu64 "}\n",
+	       ", \"snapshots\": %" PRIu64 ", \"asked\": %" PRIu64 "}\n",
 		ok && whole ? "true" : "false", ok ? "false" : "true", counts.states, counts.steps, counts.deepest,
 		counts.deliveries, counts.syncs, counts.crashes, counts.torn, counts.elections, counts.commits,
-		counts.cuts, counts.rollbacks, counts.changes, counts.transfers, counts.reads, counts.snapshots);
+		counts.cuts, counts.rollbacks, counts.changes, counts.transfers, counts.reads, counts.snapshots,
+		counts.asked);
 	return ok ? whole ? 0 : 3 : 1;
 }

@@ -5,7 +5,7 @@
 #include "common/base/check.h"
 
 /* A field that is added must be added to the hash, or be argued away (explore.h, 6). */
-_Static_assert(sizeof(struct raft_peer) == 160 && sizeof(struct raft_core) == 960, "see plain() and named()");
+_Static_assert(sizeof(struct raft_peer) == 160 && sizeof(struct raft_core) == 904, "see plain() and named()");
 
 /* ---- hashing ---- */
 
@@ -130,8 +130,6 @@ static void letter_add(struct state *s, const union state_letter *l)
 			return;
 	CHECK(s->letter_count < STATE_LETTERS);
 	s->letters[s->letter_count++] = *l;
-	for (uint32_t p = 0; p < STATE_NAMINGS; p++)
-		s->letters_hash[p] += letter_hash(l, namings[p]);
 }
 
 void state_post(struct state *s, const struct raft_message *m)
@@ -198,8 +196,6 @@ static void letters_sweep(struct state *s, uint32_t to)
 			i++;
 			continue;
 		}
-		for (uint32_t p = 0; p < STATE_NAMINGS; p++)
-			s->letters_hash[p] -= letter_hash(&s->letters[i], namings[p]);
 		s->letters[i] = s->letters[--s->letter_count];
 	}
 }
@@ -262,6 +258,7 @@ static void plain(struct bytes *b, const struct state *s, const struct world_nod
 	put(b, core->term);
 	put(b, core->base_index);
 	put(b, core->base_term);
+	put(b, core->known_index);
 	put(b, core->last_index);
 	put(b, core->persisted);
 	put(b, core->run_count);
@@ -348,20 +345,23 @@ static void named(struct bytes *b, const struct world *w, const struct world_nod
 
 void state_rehash_node(struct state *s, uint32_t node)
 {
-	const struct world_node *n = &s->world.nodes[node];
-	struct bytes common = {.len = 0};
-	state_hash start;
+	struct bytes b = {.len = 0};
 
-	plain(&common, s, n);
-	start = hash_bytes(&common, 2);
-	for (uint32_t p = 0; p < STATE_NAMINGS; p++) {
-		struct bytes b;
+	plain(&b, s, &s->world.nodes[node]);
+	s->plain_hash[node] = hash_bytes(&b, 2);
+	s->node_known[node] = 0;
+}
 
-		memcpy(b.at, &start, 16);
-		b.len = 16;
-		named(&b, &s->world, n, namings[p]);
-		s->node_hash[node][p] = hash_bytes(&b, 3);
-	}
+static state_hash node_hash(struct state *s, uint32_t node, uint32_t naming)
+{
+	struct bytes b = {.len = 16};
+
+	if (s->node_known[node] >> naming & 1)
+		return s->node_hash[node][naming];
+	memcpy(b.at, &s->plain_hash[node], 16);
+	named(&b, &s->world, &s->world.nodes[node], namings[naming]);
+	s->node_known[node] |= 1u << naming;
+	return s->node_hash[node][naming] = hash_bytes(&b, 3);
 }
 
 /* Of what may be read in future: nobody can be elected any more in a term that all have left. */
@@ -410,15 +410,33 @@ static state_hash past_hash(const struct state *s, const uint8_t *names, bool wi
 	return hash_bytes(&b, 4);
 }
 
-state_hash state_name(const struct state *s, bool with_snapshots)
+/* A naming goes by what names nobody; only of replicas that are the same in that, each may be the first. */
+static bool is_in_order(const struct state *s, const uint8_t *names)
+{
+	state_hash by_name[WORLD_NODES];
+
+	for (uint32_t i = 0; i < WORLD_NODES; i++)
+		by_name[names[i + 1] - 1] = s->plain_hash[i];
+	for (uint32_t i = 1; i < WORLD_NODES; i++)
+		if (by_name[i - 1] > by_name[i])
+			return false;
+	return true;
+}
+
+state_hash state_name(struct state *s, bool with_snapshots)
 {
 	state_hash least = ~(state_hash)0;
 
 	for (uint32_t p = 0; p < STATE_NAMINGS; p++) {
-		state_hash h = s->letters_hash[p] + past_hash(s, namings[p], with_snapshots);
+		state_hash h;
 
+		if (!is_in_order(s, namings[p]))
+			continue;
+		h = past_hash(s, namings[p], with_snapshots);
 		for (uint32_t i = 0; i < WORLD_NODES; i++)
-			h += s->node_hash[i][p];
+			h += node_hash(s, i, p);
+		for (uint32_t i = 0; i < s->letter_count; i++)
+			h += letter_hash(&s->letters[i], namings[p]);
 		if (h < least)
 			least = h;
 	}

@@ -38,8 +38,9 @@ struct state {
 	union state_letter letters[STATE_LETTERS];
 	struct state_offer offers[WORLD_TERMS];  /* by term */
 	uint8_t acked[WORLD_TERMS][WORLD_NODES]; /* up to where, by the term's follower */
-	/* By naming. */
-	state_hash node_hash[WORLD_NODES][STATE_NAMINGS], letters_hash[STATE_NAMINGS];
+	/* Of what names nobody; and of the rest by naming, where it was asked for (a bit each). */
+	state_hash plain_hash[WORLD_NODES], node_hash[WORLD_NODES][STATE_NAMINGS];
+	uint8_t node_known[WORLD_NODES];
 };
 
 /* Keeps what was sent; a second time is as once. */
@@ -50,7 +51,8 @@ void state_settle(struct state *s, uint32_t node);
 /* What a snapshot of this index holds. */
 void state_snapshot(const struct world *w, uint64_t index, struct raft_message *ret_m);
 
+/* After the node has changed. */
 void state_rehash_node(struct state *s, uint32_t node);
-state_hash state_name(const struct state *s, bool with_snapshots);
+state_hash state_name(struct state *s, bool with_snapshots);
 
 #endif

@@ -51,7 +51,31 @@ static void post(struct world *w, const struct raft_message *m, const struct wor
 	}
 }
 
-static const struct world_ways chance = {.choose = choose, .fill = fill, .takes_ms = takes_ms, .post = post};
+static bool fill_later(struct world *w, struct world_node *n, const struct raft_message *m)
+{
+	if (!rng_chance(&w->rng, w->slow, 100) || n->fill_count == WORLD_FILLS)
+		return false;
+	w->counts.late_fills++;
+	n->fills[n->fill_count++] = (struct world_fill){w->now_ms + rng_below(&w->rng, 150), *m};
+	return true;
+}
+
+/* Some come late, some a second time. */
+static bool report_later(struct world *w, struct world_node *n, const struct raft_event *e)
+{
+	if (!rng_chance(&w->rng, w->slow, 100) || n->report_count == WORLD_REPORTS)
+		return false;
+	w->counts.late_reports++;
+	n->reports[n->report_count++] = (struct world_report){w->now_ms + rng_below(&w->rng, 200), e->index, e->epoch};
+	return rng_chance(&w->rng, 1, 2);
+}
+
+static const struct world_ways chance = {.choose = choose,
+	.fill = fill,
+	.takes_ms = takes_ms,
+	.post = post,
+	.fill_later = fill_later,
+	.report_later = report_later};
 
 static void deliver(struct world *w)
 {
@@ -69,8 +93,50 @@ static void deliver(struct world *w)
 	}
 }
 
+/* Disks and reads that were slow. */
+static void run_late(struct world *w, struct world_node *n)
+{
+	for (uint32_t i = 0; n->up && i < n->report_count;) {
+		struct world_report r = n->reports[i];
+		struct raft_event event = {.type = RAFT_PERSISTED, .index = r.index, .epoch = r.epoch};
+
+		if (w->now_ms < r.at_ms) {
+			i++;
+			continue;
+		}
+		n->reports[i] = n->reports[--n->report_count];
+		world__step(w, n, &event, NULL);
+		world__sync_begin(w, n);
+	}
+	for (uint32_t i = 0; n->up && i < n->fill_count;) {
+		struct world_fill f = n->fills[i];
+
+		if (w->now_ms < f.at_ms) {
+			i++;
+			continue;
+		}
+		n->fills[i] = n->fills[--n->fill_count];
+		world__fill(w, n, &f.message);
+	}
+}
+
+/* Its clock runs at its own rate, and may leap. */
+static bool clock_ticks(struct world *w, struct world_node *n)
+{
+	uint64_t before = n->clock_ms;
+
+	n->clock_us += n->rate;
+	if (!w->well && rng_chance(&w->rng, 1, 20000)) {
+		n->clock_us += rng_below(&w->rng, 2000000);
+		w->counts.jumps++;
+	}
+	n->clock_ms = n->clock_us / 1000;
+	return before / TICK_MS != n->clock_ms / TICK_MS;
+}
+
 static void run_node(struct world *w, struct world_node *n)
 {
+	bool ticks = clock_ticks(w, n);
 	struct raft_event tick = {.type = RAFT_TICK}, ready = {.type = RAFT_SNAPSHOT_READY, .message = &n->fetch};
 
 	if (!n->up || n->stalled)
@@ -79,14 +145,14 @@ static void run_node(struct world *w, struct world_node *n)
 		world__crash(w, n);
 		return;
 	}
-	n->clock_ms = w->now_ms;
 	if (n->sync_busy && w->now_ms >= n->sync_at_ms)
 		world__sync_end(w, n);
 	if (n->up && n->fetch_busy && w->now_ms >= n->fetch_at_ms) {
 		n->fetch_busy = false;
 		world__step(w, n, &ready, NULL);
 	}
-	if ((w->now_ms + world__id(w, n)) % TICK_MS == 0)
+	run_late(w, n);
+	if (ticks)
 		world__step(w, n, &tick, NULL);
 }
 
@@ -147,7 +213,7 @@ static void operator_acts(struct world *w)
 		return;
 	m = &n->core.config.members[rng_below(&w->rng, n->core.config.count)];
 	event.peer = m->id;
-	switch (rng_below(&w->rng, 4)) {
+	switch (rng_below(&w->rng, 5)) {
 	case 0:
 		if (w->node_count == WORLD_NODES || n->core.config.count >= w->members)
 			return;
@@ -163,6 +229,9 @@ static void operator_acts(struct world *w)
 			return;
 		event.change = RAFT_REMOVE;
 		break;
+	case 3: /* to whom it makes no sense, too */
+		event.peer = 1 + rng_below(&w->rng, w->node_count);
+		/* fall through */
 	default:
 		event.type = RAFT_TRANSFER;
 		w->counts.transfers++;
@@ -177,10 +246,8 @@ static void operator_acts(struct world *w)
 	world__step(w, n, &event, NULL);
 }
 
-static void compact(struct world *w, struct world_node *n)
+static void compact_to(struct world *w, struct world_node *n, uint64_t keep)
 {
-	uint64_t keep = rng_below(&w->rng, 8);
-
 	if (n->up && n->applied > n->log.base_index + keep)
 		world__compact(w, n, n->applied - keep);
 }
@@ -224,7 +291,7 @@ static void trouble(struct world *w)
 		memset(w->cut, 0, sizeof(w->cut));
 		break;
 	default:
-		compact(w, n);
+		compact_to(w, n, rng_below(&w->rng, 8));
 	}
 }
 
@@ -233,6 +300,8 @@ static void heal(struct world *w)
 	memset(w->cut, 0, sizeof(w->cut));
 	w->loss = w->repeat = w->slow = 0;
 	w->well = true;
+	for (uint32_t i = 0; i < WORLD_NODES; i++)
+		w->nodes[i].rate = 900 + (uint32_t)rng_below(&w->rng, 201);
 	for (uint32_t i = 0; i < w->node_count; i++) {
 		w->nodes[i].stalled = false;
 		if (!w->nodes[i].up)
@@ -259,6 +328,46 @@ static bool agrees(struct world *w)
 	return leader->applied == w->committed.count;
 }
 
+static const struct raft_member *member_of(const struct raft_config *config, uint64_t id)
+{
+	for (uint32_t i = 0; i < config->count; i++)
+		if (config->members[i].id == id)
+			return &config->members[i];
+	return NULL;
+}
+
+/* A new member catches up though entries come all the time and what it needs is compacted away, and becomes a voter. */
+static void check_joins(struct world *w)
+{
+	struct raft_event event = {.type = RAFT_CHANGE, .peer = w->node_count + 1};
+	struct world_node *leader = some_leader(w);
+
+	if (!leader || w->node_count == WORLD_NODES || leader->core.config.count == RAFT_MEMBERS_MAX ||
+		w->config_count > WORLD_CONFIGS - 100)
+		return;
+	w->nodes[w->node_count].exists = true;
+	world__start(w, &w->nodes[w->node_count]);
+	w->node_count++;
+	for (uint32_t i = 0; i < WELL_MS && !w->fault[0]; i++) {
+		leader = some_leader(w);
+		if (i % 50 == 0 && leader) {
+			const struct raft_member *member = member_of(&leader->core.config, event.peer);
+
+			if (member && member->voter && leader->core.config.index <= leader->core.commit)
+				return;
+			event.change = member ? RAFT_PROMOTE : RAFT_ADD_LEARNER;
+			world__step(w, leader, &event, NULL);
+			/* What a stream that is under way needs next is held. */
+			if (!w->nodes[event.peer - 1].fetch_busy)
+				compact_to(w, leader, 3);
+		}
+		if (i % 2 == 0)
+			client_submits(w);
+		advance(w);
+	}
+	world__fail(w, "all is well, and a new member does not catch up");
+}
+
 /* With all well again: the group agrees, and goes on to serve; among replicas that work nobody broke the protocol. */
 static void check_serves(struct world *w)
 {
@@ -282,6 +391,7 @@ static void check_serves(struct world *w)
 		advance(w);
 	if (!agrees(w))
 		world__fail(w, "all is well, and an entry comes to no end");
+	check_joins(w);
 	for (uint32_t i = 0; i < w->node_count; i++)
 		if (w->nodes[i].core.refused)
 			world__fail(w, "node %u refused %" PRIu64 " messages of its peers", i + 1,
@@ -309,6 +419,10 @@ bool world_history(uint64_t seed, bool trace, struct world_counts *counts, char 
 	w->trace = trace;
 	w->now_ms = 1;
 	w->ways = &chance;
+	for (uint32_t i = 0; i < WORLD_NODES; i++) {
+		w->nodes[i].rate = rng_chance(&w->rng, 1, 2) ? 1000 : 300 + (uint32_t)rng_below(&w->rng, 1500);
+		w->nodes[i].clock_us = rng_below(&w->rng, 1000000);
+	}
 	world__found(w, 1 + 2 * (uint32_t)rng_below(&w->rng, 3), false, false);
 	w->loss = (uint32_t)rng_below(&w->rng, 3) * 5;
 	w->repeat = (uint32_t)rng_below(&w->rng, 3) * 5;

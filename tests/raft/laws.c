@@ -57,6 +57,18 @@ static void check_acknowledged(struct world *w, struct world_node *n, const stru
 			world__id(w, n), m->appended.index, mine->term, theirs->term);
 }
 
+/* What a log says of itself to be committed is. */
+void world__check_start(struct world *w, struct world_node *n)
+{
+	if (n->core.commit > w->committed.count)
+		world__fail(w, "node %u starts with commit %" PRIu64 ", and only %u are", world__id(w, n),
+			n->core.commit, w->committed.count);
+	for (uint64_t i = n->log.base_index + 1; i <= n->core.commit && !w->fault[0]; i++)
+		if (world__log_at(&n->log, i)->term != w->committed.entries[i - 1].term)
+			world__fail(w, "node %u starts with %" PRIu64 " as committed, which is another",
+				world__id(w, n), i);
+}
+
 void world__check_meta(struct world *w, struct world_node *n, uint64_t term, uint64_t vote, bool meta)
 {
 	if ((n->core.term != term || n->core.vote != vote) && !meta)
@@ -160,10 +172,21 @@ void world__check_commit(struct world *w, struct world_node *n)
 	}
 }
 
+/* Also of what is not applied yet, for it is not durable here: what a core has as committed is what was committed. */
+static void check_last_committed(struct world *w, const struct world_node *n)
+{
+	const struct world_entry *e = world__log_at(&n->log, n->core.commit);
+
+	if (e && e->term != w->committed.entries[n->core.commit - 1].term)
+		world__fail(w, "node %u has %" PRIu64 " of term %" PRIu64 " as committed, which is another",
+			world__id(w, n), n->core.commit, e->term);
+}
+
 void world__apply(struct world *w, struct world_node *n)
 {
 	uint64_t to = n->core.commit < n->core.persisted ? n->core.commit : n->core.persisted;
 
+	check_last_committed(w, n);
 	while (n->applied < to) {
 		const struct world_entry *e = world__log_at(&n->log, n->applied + 1),
 					 *c = &w->committed.entries[n->applied];

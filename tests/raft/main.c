@@ -44,9 +44,12 @@ int main(int argc, char **argv)
 	       ", \"committed\": %" PRIu64 ", \"crashes\": %" PRIu64 ", \"torn\": %" PRIu64 ", \"cuts\": %" PRIu64
 	       ", \"rollbacks\": %" PRIu64 ", \"snapshots\": %" PRIu64 ", \"changes\": %" PRIu64
 	       ", \"transfers\": %" PRIu64 ", \"reads\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"repeated\": %" PRIu64
-	       ", \"partitions\": %" PRIu64 ", \"stalls\": %" PRIu64 ", \"refused\": %" PRIu64 "}\n",
+	       ", \"partitions\": %" PRIu64 ", \"stalls\": %" PRIu64 ", \"jumps\": %" PRIu64 ", \"asked\": %" PRIu64
+	       ", \"late_fills\": %" PRIu64 ", \"void_fills\": %" PRIu64 ", \"late_reports\": %" PRIu64
+	       ", \"refused\": %" PRIu64 "}\n",
 		count, counts.steps, counts.elections, counts.committed, counts.crashes, counts.torn, counts.cuts,
 		counts.rollbacks, counts.snapshots, counts.changes, counts.transfers, counts.reads, counts.lost,
-		counts.repeated, counts.partitions, counts.stalls, counts.refused);
+		counts.repeated, counts.partitions, counts.stalls, counts.jumps, counts.asked, counts.late_fills,
+		counts.void_fills, counts.late_reports, counts.refused);
 	return 0;
 }

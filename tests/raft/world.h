@@ -34,7 +34,9 @@ enum {
 	WORLD_BODIES = 8,
 	WORLD_READS = 32,
 	WORLD_CONFIGS = 4096,
-	WORLD_TERMS = 4096
+	WORLD_TERMS = 4096,
+	WORLD_FILLS = RAFT_MEMBERS_MAX,
+	WORLD_REPORTS = 8
 };
 #else
 enum {
@@ -72,10 +74,23 @@ struct world_packet {
 	struct world_entry bodies[WORLD_BODIES];
 };
 
+#ifndef WORLD_SMALL
+struct world_fill {
+	uint64_t at_ms;
+	struct raft_message message;
+};
+
+struct world_report {
+	uint64_t at_ms, index, epoch;
+};
+#endif
+
 struct world_node {
 	bool exists, up, stalled;
 	struct raft_core core;
 	uint64_t disk_term, disk_vote; /* meta */
+	uint64_t log_commit;           /* what is said of it in its log, which has it */
+	uint64_t disk_commit;          /* what its log will say at the next start */
 	struct world_log disk, syncing, log;
 	bool sync_busy;
 	uint64_t dies_at_ms; /* 0: not soon */
@@ -85,6 +100,13 @@ struct world_node {
 	bool fetch_busy;
 	uint64_t fetch_at_ms;
 	struct raft_message fetch;
+#ifndef WORLD_SMALL
+	uint32_t rate; /* of its clock, of 1000 */
+	uint64_t clock_us;
+	uint32_t fill_count, report_count;
+	struct world_fill fills[WORLD_FILLS];       /* to be filled later */
+	struct world_report reports[WORLD_REPORTS]; /* of syncs that ended */
+#endif
 };
 
 struct world_read {
@@ -96,7 +118,7 @@ struct world_read {
 /* What happened, so that a run of histories can say that it did. */
 struct world_counts {
 	uint64_t steps, elections, committed, crashes, torn, cuts, snapshots, changes, transfers, reads, lost, repeated,
-		partitions, stalls, rollbacks, refused;
+		partitions, stalls, rollbacks, refused, asked, late_fills, late_reports, void_fills, jumps;
 };
 
 struct world;
@@ -108,6 +130,9 @@ struct world_ways {
 	uint64_t (*fill)(struct world *w, const struct raft_peer *peer, uint64_t bound);
 	uint64_t (*takes_ms)(struct world *w, uint64_t most, bool often_short); /* a sync, a fetch */
 	void (*post)(struct world *w, const struct raft_message *m, const struct world_entry *bodies);
+	/* NULL: at once. False: at once this time; else it is filled, or reported, when its time has come. */
+	bool (*fill_later)(struct world *w, struct world_node *n, const struct raft_message *m);
+	bool (*report_later)(struct world *w, struct world_node *n, const struct raft_event *persisted);
 };
 
 struct world {

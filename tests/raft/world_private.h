@@ -38,6 +38,7 @@ uint64_t world__hash(uint64_t hash, const struct world_entry *e);
 
 /* laws.c: what does not hold is in world.fault. */
 void world__fail(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void world__check_start(struct world *w, struct world_node *n);
 void world__check_meta(struct world *w, struct world_node *n, uint64_t term_before, uint64_t vote_before, bool meta);
 void world__check_leader(struct world *w, struct world_node *n, bool elected);
 void world__check_appended(struct world *w, struct world_node *n, uint64_t index);
@@ -52,6 +53,9 @@ void world__step(
 void world__start(struct world *w, struct world_node *n);
 void world__crash(struct world *w, struct world_node *n);
 void world__sync_end(struct world *w, struct world_node *n);
+void world__sync_begin(struct world *w, struct world_node *n);
+uint64_t world__look_up(struct world *w, const struct world_node *n, const struct raft_message *m);
+void world__fill(struct world *w, struct world_node *n, const struct raft_message *wanted);
 void world__compact(struct world *w, struct world_node *n, uint64_t index);
 /* All of `count` are voters, or the last is a learner; the entry that founds them is in their logs, or applied and compacted. */
 void world__found(struct world *w, uint32_t count, bool learner, bool compacted);

@@ -18,7 +18,6 @@
 #include "tests/sim/workload.h"
 
 enum {
-	WORKERS = 3,
 	FILES = 2,
 	STEPS_MAX = 5,
 	SMALL_BYTES = 24 << 10,
@@ -27,7 +26,6 @@ enum {
 	FILE_BYTES = 2 << 20,
 	PAUSE_MS = 400,
 	STEP_PAUSE_MS = 150,
-	LULL_PAUSE_MS = 20000,
 };
 
 struct tenure {
@@ -44,32 +42,32 @@ struct appended {
 };
 
 struct appender {
-	struct appenders *a;
-	unsigned number, node;
-	struct rng rng;
-	struct io_op pause;
-	struct client_op op;
-	bool active;
+	struct crew_worker base;
 	struct appended *file;
 	size_t tenure;
 	unsigned steps;
-	struct client_file *handle;
 	uint64_t least, size; /* of the look: acknowledged when it began; found */
 	uint8_t *buf;
 };
 
 struct appenders {
-	struct cluster *cluster;
-	bool strict, stopped, looking;
-	uint64_t lull_ns; /* until when operations are rare */
-	size_t look;
-	uint64_t tick, next_id, count;
+	struct crew crew;
+	uint64_t next_id;
 	struct appended **files; /* the last FILES of them are still written */
 	size_t file_count;
-	struct appender workers[WORKERS];
+	struct appender workers[CREW_WORKERS];
 };
 
-static void rest(struct appender *k);
+static struct appenders *appenders_of(struct appender *k)
+{
+	return CONTAINER_OF(k->base.crew, struct appenders, crew);
+}
+
+static struct appender *worker_of(struct client_op *op)
+{
+	return CONTAINER_OF(crew_worker_of(op), struct appender, base);
+}
+
 static void step(struct appender *k);
 
 /* ---- judging ---- */
@@ -94,17 +92,16 @@ static bool is_after(const struct tenure *later, const struct tenure *t)
 }
 
 /* 1 and 2, for all that is known of two tenures: in whatever order the answers came. */
-static void judge_pair(
-	struct appenders *a, const struct appended *f, const struct tenure *t, const struct tenure *later)
+static void judge_pair(struct cluster *c, const struct appended *f, const struct tenure *t, const struct tenure *later)
 {
 	bool both = t->synced > t->base && later->synced > later->base;
 
 	if (is_after(later, t) && t->synced > later->base)
-		cluster_fail(a->cluster,
+		cluster_fail(c,
 			"%s: %llu bytes were acknowledged to a writer; who took the file over from it had found %llu",
 			f->path, (unsigned long long)t->synced, (unsigned long long)later->base);
 	else if (both && t->synced > later->base && later->synced > t->base)
-		cluster_fail(a->cluster,
+		cluster_fail(c,
 			"%s: bytes %llu to %llu were acknowledged to a writer, %llu to %llu to another one, who had it at the same time",
 			f->path, (unsigned long long)t->base, (unsigned long long)t->synced,
 			(unsigned long long)later->base, (unsigned long long)later->synced);
@@ -115,8 +112,8 @@ static void judge(struct appender *k)
 	for (size_t i = 0; i < k->file->count; i++) {
 		if (i == k->tenure)
 			continue;
-		judge_pair(k->a, k->file, &k->file->tenures[i], mine(k));
-		judge_pair(k->a, k->file, mine(k), &k->file->tenures[i]);
+		judge_pair(k->base.crew->cluster, k->file, &k->file->tenures[i], mine(k));
+		judge_pair(k->base.crew->cluster, k->file, mine(k), &k->file->tenures[i]);
 	}
 }
 
@@ -154,7 +151,7 @@ static void found(struct appender *k, uint64_t got)
 	uint64_t from = 0;
 
 	if (got < k->size || got < k->least || got > f->most) {
-		cluster_fail(k->a->cluster,
+		cluster_fail(k->base.crew->cluster,
 			"%s: %llu bytes were read; it had %llu, of which %llu acknowledged, of %llu sent", f->path,
 			(unsigned long long)got, (unsigned long long)k->size, (unsigned long long)k->least,
 			(unsigned long long)f->most);
@@ -169,7 +166,7 @@ static void found(struct appender *k, uint64_t got)
 		if (i < f->count && (!sorted[i].opened || to <= from))
 			continue;
 		if (!is_somebodys(sorted, f->count, from, to, k->buf))
-			cluster_fail(k->a->cluster,
+			cluster_fail(k->base.crew->cluster,
 				"%s: bytes %llu to %llu of %llu are not those of the writer who had it then", f->path,
 				(unsigned long long)from, (unsigned long long)to, (unsigned long long)got);
 		from = to;
@@ -179,56 +176,31 @@ static void found(struct appender *k, uint64_t got)
 
 /* ---- operations ---- */
 
-static void start_op(struct appender *k, enum client_op_kind kind, void (*done)(struct client_op *op))
-{
-	k->op.kind = kind;
-	k->op.file = k->handle;
-	k->op.done = done;
-	k->op.user = k;
-	cluster_client_start(k->a->cluster, k->node, &k->op);
-}
-
-static void clear(struct appender *k)
-{
-	memset(&k->op, 0, sizeof(k->op));
-}
-
 static void failed(struct appender *k, const struct client_op *op, bool may_be_fence)
 {
+	const struct crew *crew = k->base.crew;
 	bool is_fence = op->err.code == ERR_FENCED || op->err.code == ERR_STALE;
 
 	if (may_be_fence && is_fence && may_be_fenced(k)) {
 		SOMETIMES(sim_writer_fenced);
 		return;
 	}
-	if (k->a->strict || k->a->looking || (workload_is_verdict(op->err.code) && !k->a->cluster->failed))
-		cluster_fail(k->a->cluster, "%s of %s failed: %s: %s", workload_op_name(op->kind), k->file->path,
-			err_name(op->err.code), op->err.text);
+	if (crew->strict || crew->looking || (workload_is_verdict(op->err.code) && !crew->cluster->failed))
+		crew_fail(&k->base, k->file->path, op);
 }
 
 static void finish(struct appender *k, const char *what, int code)
 {
-	cluster_note(k->a->cluster, "a%u %s %s: %s", k->number, what, k->file->path, code < 0 ? err_name(code) : "ok");
-	k->active = false;
-	k->a->count++;
-	rest(k);
-}
-
-static void pause_for(struct appender *k, uint64_t most_ms, void (*done)(struct io_op *op))
-{
-	struct io *io = k->a->cluster->nodes[k->node].io;
-
-	io_prep_timer(&k->pause, io_now_ns(io) + rng_below(&k->rng, most_ms * CLUSTER_MS), done);
-	io_submit(io, &k->pause);
+	crew_finish(&k->base, what, k->file->path, code);
 }
 
 /* ---- append ---- */
 
 static void append_ended(struct client_op *op)
 {
-	struct appender *k = op->user;
+	struct appender *k = worker_of(op);
 
-	k->handle = NULL;
+	k->base.handle = NULL;
 	if (op->kind == CLIENT_CLOSE && op->err.code == 0) {
 		mine(k)->synced = mine(k)->sent;
 		judge(k);
@@ -240,13 +212,13 @@ static void append_ended(struct client_op *op)
 
 static void append_end(struct appender *k, enum client_op_kind kind)
 {
-	clear(k);
-	start_op(k, kind, append_ended);
+	crew_clear(&k->base);
+	crew_start(&k->base, kind, append_ended);
 }
 
 static void append_stepped(struct client_op *op)
 {
-	struct appender *k = op->user;
+	struct appender *k = worker_of(op);
 
 	if (op->err.code < 0) {
 		failed(k, op, true);
@@ -262,41 +234,41 @@ static void append_stepped(struct client_op *op)
 
 static void paused(struct io_op *op)
 {
-	step(CONTAINER_OF(op, struct appender, pause));
+	step(CONTAINER_OF(op, struct appender, base.pause));
 }
 
 static void append_write(struct appender *k)
 {
 	struct tenure *t = mine(k);
-	uint64_t bytes = rng_between(&k->rng, 1, rng_chance(&k->rng, 1, 20) ? LARGE_BYTES : SMALL_BYTES);
+	uint64_t bytes = rng_between(&k->base.rng, 1, rng_chance(&k->base.rng, 1, 20) ? LARGE_BYTES : SMALL_BYTES);
 
 	if (t->sent + bytes > FILE_BYTES)
 		bytes = FILE_BYTES - t->sent;
 	content_fill((struct content){t->content, t->sent + bytes}, t->sent, k->buf, bytes);
-	clear(k);
-	k->op.flags = CLIENT_WRITE_COPY;
-	k->op.buf = k->buf;
-	k->op.len = bytes;
-	k->op.offset = t->sent;
+	crew_clear(&k->base);
+	k->base.op.flags = CLIENT_WRITE_COPY;
+	k->base.op.buf = k->buf;
+	k->base.op.len = bytes;
+	k->base.op.offset = t->sent;
 	t->sent += bytes;
 	if (t->sent > k->file->most)
 		k->file->most = t->sent;
-	start_op(k, CLIENT_WRITE, append_stepped);
+	crew_start(&k->base, CLIENT_WRITE, append_stepped);
 }
 
 static void step(struct appender *k)
 {
 	if (k->steps-- == 0) {
-		append_end(k, rng_chance(&k->rng, 4, 5) ? CLIENT_CLOSE : CLIENT_ABORT);
+		append_end(k, rng_chance(&k->base.rng, 4, 5) ? CLIENT_CLOSE : CLIENT_ABORT);
 		return;
 	}
-	switch (rng_below(&k->rng, 4)) {
+	switch (rng_below(&k->base.rng, 4)) {
 	case 0:
-		pause_for(k, STEP_PAUSE_MS, paused);
+		crew_pause(&k->base, STEP_PAUSE_MS, paused);
 		break;
 	case 1:
-		clear(k);
-		start_op(k, CLIENT_FSYNC, append_stepped);
+		crew_clear(&k->base);
+		crew_start(&k->base, CLIENT_FSYNC, append_stepped);
 		break;
 	default:
 		append_write(k);
@@ -305,10 +277,10 @@ static void step(struct appender *k)
 
 static bool is_taken_over(struct appender *k)
 {
-	for (unsigned i = 0; i < WORKERS; i++) {
-		const struct appender *o = &k->a->workers[i];
+	for (unsigned i = 0; i < CREW_WORKERS; i++) {
+		const struct appender *o = &appenders_of(k)->workers[i];
 
-		if (o != k && o->active && o->file == k->file && o->handle && o->tenure != SIZE_MAX)
+		if (o != k && o->base.active && o->file == k->file && o->base.handle && o->tenure != SIZE_MAX)
 			return true;
 	}
 	return false;
@@ -316,7 +288,7 @@ static bool is_taken_over(struct appender *k)
 
 static void append_opened(struct client_op *op)
 {
-	struct appender *k = op->user;
+	struct appender *k = worker_of(op);
 	struct tenure *t = mine(k);
 
 	if (op->err.code < 0) {
@@ -326,14 +298,14 @@ static void append_opened(struct client_op *op)
 	}
 	if (is_taken_over(k))
 		SOMETIMES(sim_file_taken_over);
-	k->handle = op->ret_file;
-	t->opened = ++k->a->tick;
+	k->base.handle = op->ret_file;
+	t->opened = ++k->base.crew->tick;
 	t->base = t->sent = t->synced = op->attr.size;
 	if (t->base > k->file->most)
-		cluster_fail(k->a->cluster, "%s has %llu bytes: only %llu were ever sent", k->file->path,
+		cluster_fail(k->base.crew->cluster, "%s has %llu bytes: only %llu were ever sent", k->file->path,
 			(unsigned long long)t->base, (unsigned long long)k->file->most);
 	judge(k);
-	k->steps = (unsigned)rng_between(&k->rng, 1, STEPS_MAX);
+	k->steps = (unsigned)rng_between(&k->base.rng, 1, STEPS_MAX);
 	step(k);
 }
 
@@ -346,38 +318,38 @@ static void append(struct appender *k)
 		f->tenures = mem_realloc(f->tenures, f->cap * sizeof(f->tenures[0]));
 	}
 	k->tenure = f->count++;
-	*mine(k) = (struct tenure){.content = k->a->next_id++, .opening = ++k->a->tick};
-	k->op.path = f->path;
-	k->op.flags = CR_WRITE | CR_APPEND;
-	k->op.mode = 0644;
-	start_op(k, CLIENT_OPEN, append_opened);
+	*mine(k) = (struct tenure){.content = appenders_of(k)->next_id++, .opening = ++k->base.crew->tick};
+	k->base.op.path = f->path;
+	k->base.op.flags = CR_WRITE | CR_APPEND;
+	k->base.op.mode = 0644;
+	crew_start(&k->base, CLIENT_OPEN, append_opened);
 }
 
 /* ---- look ---- */
 
 static void look_closed(struct client_op *op)
 {
-	struct appender *k = op->user;
+	struct appender *k = worker_of(op);
 
-	k->handle = NULL;
+	k->base.handle = NULL;
 	finish(k, "look", op->err.code);
 }
 
 static void look_read(struct client_op *op)
 {
-	struct appender *k = op->user;
+	struct appender *k = worker_of(op);
 
 	if (op->err.code == 0)
 		found(k, op->count);
 	else
 		failed(k, op, false);
-	clear(k);
-	start_op(k, CLIENT_CLOSE, look_closed);
+	crew_clear(&k->base);
+	crew_start(&k->base, CLIENT_CLOSE, look_closed);
 }
 
 static void look_opened(struct client_op *op)
 {
-	struct appender *k = op->user;
+	struct appender *k = worker_of(op);
 
 	if (op->err.code < 0) {
 		if (op->err.code != ERR_NOENT || k->least)
@@ -385,21 +357,21 @@ static void look_opened(struct client_op *op)
 		finish(k, "look", op->err.code);
 		return;
 	}
-	k->handle = op->ret_file;
+	k->base.handle = op->ret_file;
 	k->size = op->attr.size;
-	clear(k);
-	k->op.buf = k->buf;
-	k->op.len = FILE_BYTES;
-	start_op(k, CLIENT_READ, look_read);
+	crew_clear(&k->base);
+	k->base.op.buf = k->buf;
+	k->base.op.len = FILE_BYTES;
+	crew_start(&k->base, CLIENT_READ, look_read);
 }
 
 static void look(struct appender *k)
 {
 	k->tenure = SIZE_MAX;
 	k->least = acknowledged(k->file);
-	k->op.path = k->file->path;
-	k->op.flags = CR_READ;
-	start_op(k, CLIENT_OPEN, look_opened);
+	k->base.op.path = k->file->path;
+	k->base.op.flags = CR_READ;
+	crew_start(&k->base, CLIENT_OPEN, look_opened);
 }
 
 /* ---- which ---- */
@@ -416,8 +388,8 @@ static void add_file(struct appenders *a)
 /* One of those that are written; one that is full is written by nobody who comes now. */
 static struct appended *some_file(struct appender *k)
 {
-	struct appenders *a = k->a;
-	size_t at = a->file_count - 1 - rng_below(&k->rng, FILES);
+	struct appenders *a = appenders_of(k);
+	size_t at = a->file_count - 1 - rng_below(&k->base.rng, FILES);
 	struct appended *f = a->files[at];
 
 	if (f->most < FULL_BYTES)
@@ -428,116 +400,52 @@ static struct appended *some_file(struct appender *k)
 	return a->files[a->file_count - 1];
 }
 
-static void act(struct appender *k)
+static void act(struct crew_worker *w, size_t at)
 {
-	struct appenders *a = k->a;
+	struct appender *k = CONTAINER_OF(w, struct appender, base);
 
-	clear(k);
-	k->handle = NULL;
-	k->active = true;
-	k->file = a->looking ? a->files[a->look++] : some_file(k);
-	if (a->looking || rng_chance(&k->rng, 1, 4))
+	k->file = w->crew->looking ? appenders_of(k)->files[at] : some_file(k);
+	if (w->crew->looking || rng_chance(&w->rng, 1, 4))
 		look(k);
 	else
 		append(k);
 }
 
-static void rested(struct io_op *op)
-{
-	struct appender *k = CONTAINER_OF(op, struct appender, pause);
-
-	if (!k->a->stopped && !k->a->cluster->failed)
-		act(k);
-}
-
-static void rest(struct appender *k)
-{
-	struct appenders *a = k->a;
-
-	if (a->looking) {
-		if (a->look < a->file_count && !a->cluster->failed)
-			act(k);
-	} else if (!a->stopped) {
-		pause_for(k, sim_now_ns(a->cluster->sim) < a->lull_ns ? LULL_PAUSE_MS : PAUSE_MS, rested);
-	}
-}
-
 /* ---- life ---- */
 
-struct appenders *appenders_new(struct cluster *cluster, uint64_t seed, bool strict)
+static size_t things(const struct crew *crew)
 {
-	struct appenders *a = MEM_NEW(struct appenders);
-
-	a->cluster = cluster;
-	a->strict = strict;
-	a->next_id = (uint64_t)2 << 32; /* those of nobody else */
-	for (unsigned i = 0; i < FILES; i++)
-		add_file(a);
-	for (unsigned i = 0; i < WORKERS; i++) {
-		struct appender *k = &a->workers[i];
-
-		k->a = a;
-		k->number = i;
-		k->node = cluster->first_client + i % cluster->options.clients;
-		rng_init(&k->rng, seed * WORKERS + i + 0x617070);
-		k->buf = mem_alloc(FILE_BYTES);
-	}
-	return a;
+	return CONTAINER_OF(crew, struct appenders, crew)->file_count;
 }
 
-void appenders_free(struct appenders *a)
+static void appenders_free(struct crew *crew)
 {
+	struct appenders *a = CONTAINER_OF(crew, struct appenders, crew);
+
 	for (size_t i = 0; i < a->file_count; i++) {
 		mem_free(a->files[i]->tenures);
 		mem_free(a->files[i]);
 	}
-	for (unsigned i = 0; i < WORKERS; i++)
+	for (unsigned i = 0; i < CREW_WORKERS; i++)
 		mem_free(a->workers[i].buf);
 	mem_free(a->files);
 	mem_free(a);
 }
 
-void appenders_client_started(struct appenders *a, unsigned node)
-{
-	for (unsigned i = 0; i < WORKERS; i++)
-		if (a->workers[i].node == node)
-			rest(&a->workers[i]);
-}
+static const struct crew_kind kind = {
+	.letter = 'a', .salt = 0x617070, .pause_ms = PAUSE_MS, .act = act, .things = things, .free = appenders_free};
 
-void appenders_client_crashed(struct appenders *a, unsigned node)
+struct crew *appenders_new(struct cluster *cluster, uint64_t seed, bool strict)
 {
-	for (unsigned i = 0; i < WORKERS; i++)
-		if (a->workers[i].node == node)
-			a->workers[i].active = false;
-}
+	struct appenders *a = MEM_NEW(struct appenders);
 
-void appenders_lull(struct appenders *a, uint64_t until_ns)
-{
-	a->lull_ns = until_ns;
-}
-
-void appenders_stop(struct appenders *a)
-{
-	a->stopped = true;
-}
-
-bool appenders_idle(const struct appenders *a)
-{
-	for (unsigned i = 0; i < WORKERS; i++)
-		if (a->workers[i].active)
-			return false;
-	return true;
-}
-
-void appenders_look(struct appenders *a)
-{
-	CHECK(appenders_idle(a));
-	a->looking = true;
-	a->look = 0;
-	act(&a->workers[0]);
-}
-
-uint64_t appenders_count(const struct appenders *a)
-{
-	return a->count;
+	a->next_id = (uint64_t)2 << 32; /* those of nobody else */
+	for (unsigned i = 0; i < FILES; i++)
+		add_file(a);
+	for (unsigned i = 0; i < CREW_WORKERS; i++) {
+		a->crew.workers[i] = &a->workers[i].base;
+		a->workers[i].buf = mem_alloc(FILE_BYTES);
+	}
+	crew_init(&a->crew, &kind, cluster, seed, strict);
+	return &a->crew;
 }

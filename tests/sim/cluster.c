@@ -182,14 +182,60 @@ static uint64_t mix(uint64_t h, struct slice s)
 	return h ^ (h >> 29);
 }
 
-static uint64_t table_digest(struct metad *md)
+/* Disks that the block's row says it has chunks on. */
+static uint32_t disks_of(struct slice key, struct slice value)
+{
+	struct state_block row;
+	uint32_t disks = 0;
+	uint64_t id;
+
+	if (!state_key_parse_id(key, STATE_TABLE_BLOCK, &id) || state_block_decode(value, id, &row))
+		return 0;
+	for (uint8_t i = 0; i < row.width; i++) {
+		uint8_t first = 0;
+
+		while (!row.chunks[first].present || row.chunks[first].disk != row.chunks[i].disk)
+			if (++first > i)
+				break;
+		disks += first == i;
+	}
+	return disks;
+}
+
+/* The blocks of each disk, by the reverse index. */
+static uint32_t reverse_pairs(struct metad *md)
+{
+	struct state_reverse_walk walk;
+	struct state_block row;
+	uint32_t pairs = 0;
+
+	for (uint32_t disk = 1; disk < md->state.meta.next_disk; disk++) {
+		state_reverse_begin(&md->state, disk, 0, UINT64_MAX, &walk);
+		while (state_reverse_next(&walk, &row))
+			pairs++;
+		state_reverse_end(&walk);
+	}
+	return pairs;
+}
+
+/* Of what commands write. What follows from it in the table is so far as the last commit, but whoever looks there finds all of it. */
+static uint64_t table_digest(struct cluster *c, struct metad *md)
 {
 	struct kv_scan scan;
+	uint32_t pairs = 0;
 	uint64_t h = 1;
 
-	for (kv_seek(journal_kv(md->journal), &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan))
+	for (kv_seek(journal_kv(md->journal), &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+		if (scan.key.data[0] == STATE_TABLE_DISK_BLOCK)
+			continue;
 		h = mix(mix(h, scan.key), scan.value);
+		pairs += disks_of(scan.key, scan.value);
+	}
 	kv_scan_end(&scan);
+	if (reverse_pairs(md) != pairs)
+		cluster_fail(c,
+			"metad's index of the blocks of disks has %u entries, %u follow from the rows of blocks",
+			reverse_pairs(md), pairs);
 	return h;
 }
 
@@ -201,7 +247,7 @@ static void note_table(struct cluster_node *n)
 	if (!n->metad || n->metad->failed || n->state != CLUSTER_RUNNING)
 		return;
 	c->table.index = journal_applied_index(n->metad->journal);
-	c->table.digest = table_digest(n->metad);
+	c->table.digest = table_digest(c, n->metad);
 }
 
 static void check_table(struct cluster_node *n)
@@ -212,7 +258,7 @@ static void check_table(struct cluster_node *n)
 	if (!c->table.index || journal_applied_index(n->metad->journal) != c->table.index)
 		return;
 	c->replays++;
-	if (table_digest(n->metad) != c->table.digest)
+	if (table_digest(c, n->metad) != c->table.digest)
 		cluster_fail(c, "metad's table at index %llu is another one after the replay of its log",
 			(unsigned long long)c->table.index);
 }

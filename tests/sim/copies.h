@@ -2,11 +2,13 @@
 /*
  * copies: what rows say of copies of chunks and what lies on the disks agree, at any time, as far as it can be seen between events:
  *  1. No drop row names a copy that a block's row or an intent names.
- *  2. A copy whose drop row went is gone from its disk.
+ *  2. A drop row goes when its grace is over, and not before; its copy is gone from the disk then, and does not come back.
  *  3. A copy leaves a disk only after a drop row has named it.
- *  4. A copy that a block's row names as present lies on its disk. (Whether it is readable is what verify looks at; repair makes a lost one
- *     anew, so that in the end nothing of it is seen any more.)
+ *  4. A copy that a block's row names as present lies on its disk, as long as the row says and with the proof for its CRC. (Whether it is
+ *     readable is what verify looks at; repair makes a lost one anew, so that in the end nothing of it is seen any more.)
  *  5. When all hosts have been up for a while, no drop row is left whose grace is over.
+ *  6. A block's policy, length and proofs never change, nor does a copy while it lies there.
+ *  7. Two chunks of a block are in one domain if and only if it is listed as crowded; more than m never are.
  * Disks that are away or failed are looked at when they are back.
  */
 #ifndef TESTS_SIM_COPIES_H
@@ -18,7 +20,7 @@ struct copies;
 
 struct copies *copies_new(struct cluster *cluster);
 void copies_free(struct copies *copies);
-/* Some blocks' rows in turn, and now and then all drop rows: as often as is convenient. */
+/* Some blocks' rows in turn; now and then, and when a daemon has started, all drop rows and disks: as often as is convenient. */
 void copies_look(struct copies *copies);
 /* All of them. */
 void copies_look_at_all(struct copies *copies);

@@ -174,9 +174,8 @@ static void start(struct faults *f, unsigned node)
 	if (start_disturbed(f, node))
 		return;
 	cluster_start(f->cluster, node);
-	if (f->nodes[node].drop_crashed && cluster_running(f->cluster, node))
+	if (cluster_running(f->cluster, node))
 		law_look_at_extents(f->cluster, node, f);
-	f->nodes[node].drop_crashed = false;
 	if (cluster_is_client(f->cluster, node) && !f->mending)
 		f->hooks.client_started(f->hooks.ctx, node);
 }

@@ -98,7 +98,6 @@ void faults__crash_dropping(struct faults *f, unsigned node)
 	uint64_t ns = faults__some_time(f, CLUSTER_MS, 100 * CLUSTER_MS);
 
 	make_sick(f, node, "dropping");
-	f->nodes[node].drop_crashed = true;
 	f->nodes[node].back_ns = faults__now_ns(f) + ns;
 	sim_disk_stall(faults__io_of(f, node), 2 * ns);
 }

@@ -12,7 +12,6 @@ struct node_fault {
 	unsigned node;
 	uint64_t back_ns;    /* away until then; 0: not away */
 	uint64_t stopped_ns; /* when the stop began */
-	bool drop_crashed;   /* while it dropped copies: look at what it has when it is back */
 	bool sick;           /* trouble with a disk is pending or has struck: it is crashed when its time is over */
 	uint64_t slow_until_ns, delay_until_ns;
 	uint64_t well_ns; /* when its last fault ended */

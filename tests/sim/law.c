@@ -7,7 +7,12 @@
 #include "common/base/mem.h"
 #include "metad/core.h"
 
-enum { HURRY_S = 10, /* longer than a request is tried */ SLICE = 256, TRAILER_HEAD_BYTES = 32 };
+enum {
+	HURRY_S = 10, /* longer than a request is tried */
+	SLICE = 256,
+	TRAILER_HEAD_BYTES = 32,
+	TURN_MS = 10000, /* a host knows what time it was in its last turn: longer than between two of metad's */
+};
 
 /* ---- garbage ---- */
 
@@ -24,6 +29,7 @@ struct law {
 	struct cluster *cluster;
 	uint64_t hurry_until_ns; /* until then metad may be told to hurry */
 	uint64_t hurry_ms;       /* what lost its name before is taken at once: `craton gc start` */
+	int64_t ahead_ms;        /* least that state time was ahead of virtual time */
 	struct {
 		enum state_table table;
 		const char *what;
@@ -36,6 +42,7 @@ struct law *law_new(struct cluster *cluster)
 	struct law *law = MEM_NEW(struct law);
 
 	law->cluster = cluster;
+	law->ahead_ms = INT64_MAX / 2;
 	law->tables[0].table = STATE_TABLE_GC;
 	law->tables[0].what = "file";
 	law->tables[1].table = STATE_TABLE_GC_BLOCK;
@@ -102,13 +109,10 @@ void law_hurry(struct law *law)
 	law->hurry_until_ns = sim_now_ns(law->cluster->sim) + HURRY_S * CLUSTER_S;
 }
 
-void law_look_at_garbage(struct law *law)
+static void look_at_garbage(struct law *law, struct metad *md)
 {
-	struct metad *md = law->cluster->nodes[CLUSTER_METAD].metad;
 	struct rows_seen old;
 
-	if (!cluster_running(law->cluster, CLUSTER_METAD) || !md || md->failed)
-		return;
 	if (sim_now_ns(law->cluster->sim) < law->hurry_until_ns)
 		law->hurry_ms = metad__now_ms(md);
 	for (size_t i = 0; i < ARRAY_COUNT(law->tables); i++) {
@@ -118,6 +122,29 @@ void law_look_at_garbage(struct law *law)
 		law->tables[i].seen = law->tables[i].now;
 		law->tables[i].now = old;
 	}
+}
+
+/* ---- time ---- */
+
+static void look_at_time(struct law *law, struct metad *md)
+{
+	int64_t ahead_ms = (int64_t)(metad__now_ms(md) - sim_now_ns(law->cluster->sim) / CLUSTER_MS);
+
+	if (ahead_ms > law->ahead_ms + TURN_MS)
+		cluster_fail(law->cluster, "state time has run ahead of time by %lld ms",
+			(long long)(ahead_ms - law->ahead_ms));
+	if (ahead_ms < law->ahead_ms)
+		law->ahead_ms = ahead_ms;
+}
+
+void law_look(struct law *law)
+{
+	struct metad *md = law->cluster->nodes[CLUSTER_METAD].metad;
+
+	if (!cluster_running(law->cluster, CLUSTER_METAD) || !md || md->failed)
+		return;
+	look_at_time(law, md);
+	look_at_garbage(law, md);
 }
 
 /* ---- extents ---- */

@@ -26,8 +26,8 @@ enum {
 };
 
 struct settings {
-	bool help, transcript, shrink, hash, twice, lines, json, points, all_points;
-	uint64_t seed, runs, ops;
+	bool help, transcript, shrink, hash, twice, lines, json, stop, points, all_points;
+	uint64_t seed, runs, ops, parts, part;
 	const char *faults, *without, *events;
 	enum run_mode mode;
 	uint64_t without_bits;
@@ -82,12 +82,27 @@ static const struct opt table[] = {
 		OPTION(twice),
 		.help = "each seed twice, at other addresses: the events must be the same"},
 	{.name = "lines", .type = OPT_FLAG, OPTION(lines), .help = "each result as a line in JSON"},
+	{.name = "stop", .type = OPT_FLAG, OPTION(stop), .help = "at the first seed that fails"},
 	{.name = "json", .type = OPT_FLAG, OPTION(json), .help = "the sums of all runs as a last line in JSON"},
 	{.name = "crash-points",
 		.type = OPT_FLAG,
 		OPTION(points),
 		.help = "one run without faults; a copy of it loses power at each sync that is chosen"},
 	{.name = "all-points", .type = OPT_FLAG, OPTION(all_points), .help = "with --crash-points: at each sync"},
+	{.name = "parts",
+		.type = OPT_U64,
+		OPTION(parts),
+		.default_ = "1",
+		.min = 1,
+		.max = 1000,
+		.arg = "N",
+		.help = "with --crash-points: at one in N of those syncs"},
+	{.name = "part",
+		.type = OPT_U64,
+		OPTION(part),
+		.default_ = "0",
+		.arg = "I",
+		.help = "which of them, from 0 on"},
 	{.name = "help", .letter = 'h', .type = OPT_FLAG, OPTION(help), .help = "print this page and exit"},
 	{0},
 };
@@ -221,7 +236,7 @@ static int run_all(const struct settings *s)
 {
 	static struct run_result sum, r;
 	FILE *events = NULL;
-	uint64_t failed = 0;
+	uint64_t failed = 0, seeds = 0;
 
 	if (s->events) {
 		events = fopen(s->events, "w");
@@ -230,11 +245,11 @@ static int run_all(const struct settings *s)
 			return 1;
 		}
 	}
-	for (uint64_t i = 0; i < s->runs; i++) {
+	for (; seeds < s->runs && !(s->stop && failed); seeds++) {
 		if (s->runs == 1 && !s->twice)
 			run_one(s, s->seed, events, &r);
 		else
-			run_child(s, s->seed + i, false, &r);
+			run_child(s, s->seed + seeds, false, &r);
 		r.ok = r.ok && (!s->twice || is_same_again(s, &r));
 		failed += !r.ok;
 		report_add(&sum, &r);
@@ -245,7 +260,7 @@ static int run_all(const struct settings *s)
 		return 1;
 	}
 	if (s->json)
-		report_json_sum(&sum, s->runs, failed);
+		report_json_sum(&sum, seeds, failed);
 	return failed ? 1 : 0;
 }
 
@@ -325,8 +340,12 @@ static int read_without(struct settings *s, struct err *err)
 static int run(struct settings *s)
 {
 	if (s->points)
-		return points_run(&(struct points_options){
-			.seed = s->seed, .ops = s->ops, .all = s->all_points, .json = s->json});
+		return points_run(&(struct points_options){.seed = s->seed,
+			.ops = s->ops,
+			.all = s->all_points,
+			.part = s->part,
+			.parts = s->parts,
+			.json = s->json});
 	return s->shrink ? shrink(s) : run_all(s);
 }
 
@@ -346,6 +365,8 @@ int main(int argc, char **argv)
 		rc = read_without(&s, &err);
 	if (rc == 0 && (s.events || s.transcript) && s.runs != 1)
 		rc = err_set(&err, ERR_INVAL, "--events and --transcript are for one run: leave --runs out");
+	if (rc == 0 && s.part >= s.parts)
+		rc = err_set(&err, ERR_INVAL, "--part is less than --parts");
 	if (rc < 0) {
 		fprintf(stderr, "craton-sim: %s\n", err.text);
 		return 2;

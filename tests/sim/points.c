@@ -50,6 +50,7 @@ struct points {
 	unsigned copy_count, copies_most; /* under way */
 	uint64_t failed;
 	bool counting;          /* nothing is tried: how many syncs will be? */
+	uint64_t chosen;        /* in whatever part */
 	uint64_t points, total; /* syncs that were tried, and will have been */
 	time_t begin_s, told_s;
 };
@@ -177,7 +178,7 @@ static void synced(void *ctx, struct cluster *c, unsigned node, enum sim_sync so
 	make_label(label, node == CLUSTER_METAD, sort, path);
 	kind = kind_of(p, label);
 	kind->seen++;
-	if (!is_chosen(p, kind, node))
+	if (!is_chosen(p, kind, node) || p->chosen++ % p->o->parts != p->o->part)
 		return;
 	if (p->counting) {
 		p->total++;
@@ -230,6 +231,7 @@ static void count_points(struct points *p, const struct run_options *o)
 	run_seed(o, &r);
 	p->counting = false;
 	p->count = 0;
+	p->chosen = 0;
 	memset(p->kinds, 0, sizeof(p->kinds));
 }
 

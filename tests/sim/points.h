@@ -13,8 +13,9 @@
 
 struct points_options {
 	uint64_t seed, ops;
-	bool all;  /* each sync; else the first of each kind and a sample of the others */
-	bool json; /* the counts as a last line */
+	bool all;             /* each sync; else the first of each kind and a sample of the others */
+	uint64_t part, parts; /* of those that are chosen, one in so many: those whose number leaves `part` */
+	bool json;            /* the counts as a last line */
 };
 
 /* The exit status: 0: each copy lost nothing. */

@@ -8,12 +8,11 @@
  */
 #include "tests/sim/registers.h"
 
-#include <string.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
-#include "tests/sim/workload.h"
+#include "tests/sim/checker.h"
 
-enum { WORKERS = 3, NAMES = 3, VALUE_BYTES = 48 << 10, PAUSE_MS = 150, LULL_PAUSE_MS = 20000 };
+enum { NAMES = 3, VALUE_BYTES = 48 << 10, PAUSE_MS = 150 };
 
 #define NEVER UINT64_MAX
 
@@ -31,40 +30,44 @@ struct cell {
 };
 
 struct registers_worker {
-	struct registers *r;
-	unsigned number, node;
-	struct rng rng;
-	struct io_op pause;
-	struct client_op op;
-	bool active;
+	struct crew_worker base;
 	struct cell *cell;
 	size_t change;
 	uint64_t begin, end; /* of the look */
-	struct client_file *file;
 	uint8_t *buf;
 };
 
 struct registers {
-	struct cluster *cluster;
-	bool strict, stopped, looking;
-	uint64_t lull_ns; /* until when operations are rare */
-	unsigned look;
-	uint64_t tick, next_id, count;
+	struct crew crew;
+	uint64_t next_id;
 	struct cell cells[NAMES];
-	struct registers_worker workers[WORKERS];
+	struct registers_worker workers[CREW_WORKERS];
 };
 
-static void rest(struct registers_worker *k);
+static struct registers *registers_of(struct registers_worker *k)
+{
+	return CONTAINER_OF(k->base.crew, struct registers, crew);
+}
+
+static struct registers_worker *worker_of(struct client_op *op)
+{
+	return CONTAINER_OF(crew_worker_of(op), struct registers_worker, base);
+}
+
+static uint64_t tick(struct registers_worker *k)
+{
+	return ++k->base.crew->tick;
+}
 
 /* ---- judging ---- */
 
-static size_t add_change(struct registers *r, struct cell *cell, struct content content)
+static size_t add_change(struct crew *crew, struct cell *cell, struct content content)
 {
 	if (cell->count == cell->cap) {
 		cell->cap = cell->cap ? 2 * cell->cap : 16;
 		cell->changes = mem_realloc(cell->changes, cell->cap * sizeof(cell->changes[0]));
 	}
-	cell->changes[cell->count] = (struct change){.content = content, .begin = ++r->tick, .end = NEVER};
+	cell->changes[cell->count] = (struct change){.content = content, .begin = ++crew->tick, .end = NEVER};
 	return cell->count++;
 }
 
@@ -85,13 +88,13 @@ static bool may_be_found(const struct cell *cell, const struct change *c, uint64
 static void found_nothing(struct registers_worker *k)
 {
 	struct cell *cell = k->cell;
-	uint64_t end = ++k->r->tick;
+	uint64_t end = tick(k);
 
 	for (size_t i = 0; i < cell->count; i++)
 		if (cell->changes[i].content.id == 0 && may_be_found(cell, &cell->changes[i], k->begin, end))
 			return;
-	cluster_fail(
-		k->r->cluster, "%s: nothing is there, though a put was acknowledged after every unlink", cell->path);
+	cluster_fail(k->base.crew->cluster, "%s: nothing is there, though a put was acknowledged after every unlink",
+		cell->path);
 }
 
 static void found_bytes(struct registers_worker *k, uint64_t got)
@@ -108,46 +111,29 @@ static void found_bytes(struct registers_worker *k, uint64_t got)
 		if (may_be_found(cell, c, k->begin, k->end))
 			return;
 	}
-	cluster_fail(k->r->cluster, "%s: %llu bytes were read that %s", cell->path, (unsigned long long)got,
+	cluster_fail(k->base.crew->cluster, "%s: %llu bytes were read that %s", cell->path, (unsigned long long)got,
 		known ? "had been replaced before, or were never published" : "nobody put there");
 }
 
 /* ---- operations ---- */
 
-static void start_op(struct registers_worker *k, enum client_op_kind kind, void (*done)(struct client_op *op))
-{
-	k->op.kind = kind;
-	k->op.done = done;
-	k->op.user = k;
-	cluster_client_start(k->r->cluster, k->node, &k->op);
-}
-
-static void clear(struct registers_worker *k)
-{
-	memset(&k->op, 0, sizeof(k->op));
-}
-
 static void failed(struct registers_worker *k, const struct client_op *op)
 {
-	if (k->r->strict || k->r->looking)
-		cluster_fail(k->r->cluster, "%s of %s failed: %s: %s", workload_op_name(op->kind), k->cell->path,
-			err_name(op->err.code), op->err.text);
+	if (k->base.crew->strict || k->base.crew->looking)
+		crew_fail(&k->base, k->cell->path, op);
 }
 
 static void finish(struct registers_worker *k, const char *what, int code)
 {
-	cluster_note(k->r->cluster, "r%u %s %s: %s", k->number, what, k->cell->path, code < 0 ? err_name(code) : "ok");
-	k->active = false;
-	k->r->count++;
-	rest(k);
+	crew_finish(&k->base, what, k->cell->path, code);
 }
 
 static void put_closed(struct client_op *op)
 {
-	struct registers_worker *k = op->user;
+	struct registers_worker *k = worker_of(op);
 
 	if (op->err.code == 0)
-		k->cell->changes[k->change].end = ++k->r->tick;
+		k->cell->changes[k->change].end = tick(k);
 	else
 		failed(k, op);
 	finish(k, "put", op->err.code);
@@ -155,28 +141,27 @@ static void put_closed(struct client_op *op)
 
 static void put_aborted(struct client_op *op)
 {
-	struct registers_worker *k = op->user;
+	struct registers_worker *k = worker_of(op);
 
 	finish(k, "put-failed", op->err.code);
 }
 
 static void put_written(struct client_op *op)
 {
-	struct registers_worker *k = op->user;
+	struct registers_worker *k = worker_of(op);
 	bool is_written = op->err.code == 0;
 
 	if (!is_written) {
 		failed(k, op);
 		k->cell->changes[k->change].dead = true;
 	}
-	clear(k);
-	k->op.file = k->file;
-	start_op(k, is_written ? CLIENT_CLOSE : CLIENT_ABORT, is_written ? put_closed : put_aborted);
+	crew_clear(&k->base);
+	crew_start(&k->base, is_written ? CLIENT_CLOSE : CLIENT_ABORT, is_written ? put_closed : put_aborted);
 }
 
 static void put_opened(struct client_op *op)
 {
-	struct registers_worker *k = op->user;
+	struct registers_worker *k = worker_of(op);
 	struct content content = k->cell->changes[k->change].content;
 
 	if (op->err.code < 0) {
@@ -185,32 +170,32 @@ static void put_opened(struct client_op *op)
 		finish(k, "put", op->err.code);
 		return;
 	}
-	k->file = op->ret_file;
+	k->base.handle = op->ret_file;
 	content_fill(content, 0, k->buf, content.bytes);
-	clear(k);
-	k->op.file = k->file;
-	k->op.flags = CLIENT_WRITE_COPY;
-	k->op.buf = k->buf;
-	k->op.len = content.bytes;
-	start_op(k, CLIENT_WRITE, put_written);
+	crew_clear(&k->base);
+	k->base.op.flags = CLIENT_WRITE_COPY;
+	k->base.op.buf = k->buf;
+	k->base.op.len = content.bytes;
+	crew_start(&k->base, CLIENT_WRITE, put_written);
 }
 
 static void put(struct registers_worker *k)
 {
-	k->change = add_change(k->r, k->cell, (struct content){k->r->next_id++, rng_between(&k->rng, 16, VALUE_BYTES)});
-	k->op.path = k->cell->path;
-	k->op.flags = CR_WRITE | CR_ATOMIC;
-	k->op.mode = 0644;
-	start_op(k, CLIENT_OPEN, put_opened);
+	k->change = add_change(k->base.crew, k->cell,
+		(struct content){registers_of(k)->next_id++, rng_between(&k->base.rng, 16, VALUE_BYTES)});
+	k->base.op.path = k->cell->path;
+	k->base.op.flags = CR_WRITE | CR_ATOMIC;
+	k->base.op.mode = 0644;
+	crew_start(&k->base, CLIENT_OPEN, put_opened);
 }
 
 static void unlinked(struct client_op *op)
 {
-	struct registers_worker *k = op->user;
+	struct registers_worker *k = worker_of(op);
 	struct change *c = &k->cell->changes[k->change];
 
 	if (op->err.code == 0) {
-		c->end = ++k->r->tick;
+		c->end = tick(k);
 	} else if (op->err.code == ERR_NOENT) {
 		c->dead = true;
 		found_nothing(k);
@@ -222,28 +207,27 @@ static void unlinked(struct client_op *op)
 
 static void get_closed(struct client_op *op)
 {
-	struct registers_worker *k = op->user;
+	struct registers_worker *k = worker_of(op);
 
 	finish(k, "get", op->err.code);
 }
 
 static void get_read(struct client_op *op)
 {
-	struct registers_worker *k = op->user;
+	struct registers_worker *k = worker_of(op);
 
 	/* A file that is replaced while it is read may be gone. */
 	if (op->err.code == 0)
 		found_bytes(k, op->count);
-	else if (k->r->looking)
+	else if (k->base.crew->looking)
 		failed(k, op);
-	clear(k);
-	k->op.file = k->file;
-	start_op(k, CLIENT_CLOSE, get_closed);
+	crew_clear(&k->base);
+	crew_start(&k->base, CLIENT_CLOSE, get_closed);
 }
 
 static void get_opened(struct client_op *op)
 {
-	struct registers_worker *k = op->user;
+	struct registers_worker *k = worker_of(op);
 	uint64_t size = op->attr.size;
 
 	if (op->err.code < 0) {
@@ -255,149 +239,79 @@ static void get_opened(struct client_op *op)
 		return;
 	}
 	if (size > VALUE_BYTES) {
-		cluster_fail(k->r->cluster, "%s has %llu bytes", k->cell->path, (unsigned long long)size);
+		cluster_fail(k->base.crew->cluster, "%s has %llu bytes", k->cell->path, (unsigned long long)size);
 		return;
 	}
-	k->end = ++k->r->tick;
-	k->file = op->ret_file;
-	clear(k);
-	k->op.file = k->file;
-	k->op.buf = k->buf;
-	k->op.len = size + 1;
-	start_op(k, CLIENT_READ, get_read);
+	k->end = tick(k);
+	k->base.handle = op->ret_file;
+	crew_clear(&k->base);
+	k->base.op.buf = k->buf;
+	k->base.op.len = size + 1;
+	crew_start(&k->base, CLIENT_READ, get_read);
 }
 
 static void get(struct registers_worker *k)
 {
-	k->op.path = k->cell->path;
-	k->op.flags = CR_READ;
-	start_op(k, CLIENT_OPEN, get_opened);
+	k->base.op.path = k->cell->path;
+	k->base.op.flags = CR_READ;
+	crew_start(&k->base, CLIENT_OPEN, get_opened);
 }
 
-static void act(struct registers_worker *k)
+static void act(struct crew_worker *w, size_t at)
 {
-	struct registers *r = k->r;
-	uint64_t what = rng_below(&k->rng, 10);
+	struct registers_worker *k = CONTAINER_OF(w, struct registers_worker, base);
+	struct registers *r = registers_of(k);
+	uint64_t what = rng_below(&w->rng, 10);
 
-	clear(k);
-	k->active = true;
-	k->cell = &r->cells[r->looking ? r->look++ : rng_below(&k->rng, NAMES)];
-	k->begin = ++r->tick;
-	if (r->looking || what < 4) {
+	k->cell = &r->cells[w->crew->looking ? at : rng_below(&w->rng, NAMES)];
+	k->begin = tick(k);
+	if (w->crew->looking || what < 4) {
 		get(k);
 	} else if (what < 8) {
 		put(k);
 	} else {
-		k->change = add_change(r, k->cell, (struct content){0});
-		k->op.path = k->cell->path;
-		start_op(k, CLIENT_UNLINK, unlinked);
+		k->change = add_change(w->crew, k->cell, (struct content){0});
+		w->op.path = k->cell->path;
+		crew_start(w, CLIENT_UNLINK, unlinked);
 	}
-}
-
-static void rested(struct io_op *op)
-{
-	struct registers_worker *k = CONTAINER_OF(op, struct registers_worker, pause);
-
-	if (!k->r->stopped && !k->r->cluster->failed)
-		act(k);
-}
-
-static void rest(struct registers_worker *k)
-{
-	struct registers *r = k->r;
-	struct io *io = r->cluster->nodes[k->node].io;
-
-	if (r->looking) {
-		if (r->look < NAMES && !r->cluster->failed)
-			act(k);
-		return;
-	}
-	if (r->stopped)
-		return;
-	io_prep_timer(&k->pause,
-		io_now_ns(io) +
-			rng_below(&k->rng,
-				(sim_now_ns(r->cluster->sim) < r->lull_ns ? LULL_PAUSE_MS : PAUSE_MS) * CLUSTER_MS),
-		rested);
-	io_submit(io, &k->pause);
 }
 
 /* ---- life ---- */
 
-struct registers *registers_new(struct cluster *cluster, uint64_t seed, bool strict)
+static size_t things(const struct crew *crew)
 {
-	struct registers *r = MEM_NEW(struct registers);
-
-	r->cluster = cluster;
-	r->strict = strict;
-	r->next_id = (uint64_t)1 << 32; /* not those of the checker */
-	for (unsigned i = 0; i < NAMES; i++) {
-		snprintf(r->cells[i].path, sizeof(r->cells[i].path), "/r%u", i);
-		add_change(r, &r->cells[i], (struct content){0});
-		r->cells[i].changes[0].end = ++r->tick;
-	}
-	for (unsigned i = 0; i < WORKERS; i++) {
-		struct registers_worker *k = &r->workers[i];
-
-		k->r = r;
-		k->number = i;
-		k->node = cluster->first_client + i % cluster->options.clients;
-		rng_init(&k->rng, seed * WORKERS + i + 0x726567);
-		k->buf = mem_alloc(VALUE_BYTES + 1);
-	}
-	return r;
+	(void)crew;
+	return NAMES;
 }
 
-void registers_free(struct registers *r)
+static void registers_free(struct crew *crew)
 {
+	struct registers *r = CONTAINER_OF(crew, struct registers, crew);
+
 	for (unsigned i = 0; i < NAMES; i++)
 		mem_free(r->cells[i].changes);
-	for (unsigned i = 0; i < WORKERS; i++)
+	for (unsigned i = 0; i < CREW_WORKERS; i++)
 		mem_free(r->workers[i].buf);
 	mem_free(r);
 }
 
-void registers_client_started(struct registers *r, unsigned node)
-{
-	for (unsigned i = 0; i < WORKERS; i++)
-		if (r->workers[i].node == node)
-			rest(&r->workers[i]);
-}
+static const struct crew_kind kind = {
+	.letter = 'r', .salt = 0x726567, .pause_ms = PAUSE_MS, .act = act, .things = things, .free = registers_free};
 
-void registers_client_crashed(struct registers *r, unsigned node)
+struct crew *registers_new(struct cluster *cluster, uint64_t seed, bool strict)
 {
-	for (unsigned i = 0; i < WORKERS; i++)
-		if (r->workers[i].node == node)
-			r->workers[i].active = false;
-}
+	struct registers *r = MEM_NEW(struct registers);
 
-void registers_lull(struct registers *r, uint64_t until_ns)
-{
-	r->lull_ns = until_ns;
-}
-
-void registers_stop(struct registers *r)
-{
-	r->stopped = true;
-}
-
-bool registers_idle(const struct registers *r)
-{
-	for (unsigned i = 0; i < WORKERS; i++)
-		if (r->workers[i].active)
-			return false;
-	return true;
-}
-
-void registers_look(struct registers *r)
-{
-	CHECK(registers_idle(r));
-	r->looking = true;
-	r->look = 0;
-	act(&r->workers[0]);
-}
-
-uint64_t registers_count(const struct registers *r)
-{
-	return r->count;
+	r->next_id = (uint64_t)1 << 32; /* not those of the checker */
+	for (unsigned i = 0; i < NAMES; i++) {
+		snprintf(r->cells[i].path, sizeof(r->cells[i].path), "/r%u", i);
+		add_change(&r->crew, &r->cells[i], (struct content){0});
+		r->cells[i].changes[0].end = ++r->crew.tick;
+	}
+	for (unsigned i = 0; i < CREW_WORKERS; i++) {
+		r->crew.workers[i] = &r->workers[i].base;
+		r->workers[i].buf = mem_alloc(VALUE_BYTES + 1);
+	}
+	crew_init(&r->crew, &kind, cluster, seed, strict);
+	return &r->crew;
 }

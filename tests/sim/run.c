@@ -18,6 +18,7 @@
 #include "tests/sim/workload.h"
 
 enum {
+	CREWS = 2,
 	PAUSE_MS = 60,
 	PAUSE_ONE_MS = 600,  /* one fault follows the other: so that there are some within a run */
 	OPS_PER_FAULT = 100, /* at most: else the workload goes on */
@@ -27,6 +28,8 @@ enum {
 		120000, /* within a second of virtual time; 20000 are usual: more, and somebody turns without need */
 };
 
+#define WATCH_NS (CLUSTER_S / 2)         /* how often the laws are looked at */
+#define GARBAGE_STEP_NS (10 * CLUSTER_S) /* the same while an hour passes */
 #define REGISTER_LIMIT_NS (60 * CLUSTER_S)
 #define LULL_NS (135 * CLUSTER_S)        /* a little more than the grace */
 #define STUCK_LIMIT_NS (400 * CLUSTER_S) /* one job may be a dozen operations, each bounded by its time-out */
@@ -39,8 +42,7 @@ struct run {
 	struct cluster *cluster;
 	struct checker *checker;
 	struct workload *workload;
-	struct registers *registers;
-	struct appenders *appenders;
+	struct crew *crews[CREWS];
 	struct faults *faults; /* NULL: none */
 	struct verify *verify;
 	struct law *law;
@@ -136,8 +138,8 @@ static void client_crashed(void *ctx, unsigned node)
 	struct run *r = ctx;
 
 	workload_client_crashed(r->workload, node);
-	registers_client_crashed(r->registers, node);
-	appenders_client_crashed(r->appenders, node);
+	for (size_t i = 0; i < CREWS; i++)
+		crew_client_crashed(r->crews[i], node);
 }
 
 static void client_started(void *ctx, unsigned node)
@@ -145,15 +147,18 @@ static void client_started(void *ctx, unsigned node)
 	struct run *r = ctx;
 
 	workload_client_started(r->workload, node);
-	registers_client_started(r->registers, node);
-	appenders_client_started(r->appenders, node);
+	for (size_t i = 0; i < CREWS; i++)
+		crew_client_started(r->crews[i], node);
 }
 
 static bool is_idle(void *ctx)
 {
 	struct run *r = ctx;
 
-	return r->cluster->failed || (registers_idle(r->registers) && appenders_idle(r->appenders));
+	for (size_t i = 0; i < CREWS; i++)
+		if (!crew_idle(r->crews[i]))
+			return r->cluster->failed;
+	return true;
 }
 
 /* ---- phases ---- */
@@ -171,13 +176,6 @@ static void enter(struct run *r, const char *phase)
 	cluster_note(r->cluster, "phase %s", phase);
 }
 
-static void wait_for(struct run *r, bool (*until)(void *ctx), uint64_t limit_ns)
-{
-	if (!sim_run(r->cluster->sim, until, r, now_ns(r) + limit_ns))
-		cluster_fail(r->cluster, "%s did not end within %llu s of virtual time", r->phase,
-			(unsigned long long)(limit_ns / CLUSTER_S));
-}
-
 /* No more events within a second than work can explain. */
 static void check_spin(struct run *r)
 {
@@ -190,6 +188,36 @@ static void check_spin(struct run *r)
 	if (events - r->second_events > SPIN_EVENTS)
 		cluster_fail(r->cluster, "%llu events within a second of virtual time: something spins",
 			(unsigned long long)(events - r->second_events));
+}
+
+/* What must hold at any time. */
+static void watch(struct run *r)
+{
+	check_spin(r);
+	law_look(r->law);
+	copies_look(r->copies);
+}
+
+/* True: until() held. */
+static bool advance(struct run *r, bool (*until)(void *ctx), uint64_t limit_ns)
+{
+	uint64_t end_ns = now_ns(r) + limit_ns;
+	bool held = false;
+
+	while (!held && !r->cluster->failed && now_ns(r) < end_ns) {
+		uint64_t left_ns = end_ns - now_ns(r);
+
+		held = sim_run(r->cluster->sim, until, r, now_ns(r) + (left_ns < WATCH_NS ? left_ns : WATCH_NS));
+		watch(r);
+	}
+	return held;
+}
+
+static void wait_for(struct run *r, bool (*until)(void *ctx), uint64_t limit_ns)
+{
+	if (!advance(r, until, limit_ns))
+		cluster_fail(r->cluster, "%s did not end within %llu s of virtual time", r->phase,
+			(unsigned long long)(limit_ns / CLUSTER_S));
 }
 
 static void check_stuck(struct run *r)
@@ -239,8 +267,8 @@ static void lull(struct run *r)
 	SOMETIMES(sim_lull);
 	cluster_note(r->cluster, "lull");
 	workload_lull(r->workload, until_ns);
-	registers_lull(r->registers, until_ns);
-	appenders_lull(r->appenders, until_ns);
+	for (size_t i = 0; i < CREWS; i++)
+		crew_lull(r->crews[i], until_ns);
 	law_hurry(r->law);
 	if (r->faults)
 		faults_lull(r->faults, until_ns);
@@ -259,15 +287,13 @@ static void work(struct run *r)
 	for (unsigned i = r->cluster->first_client; i < r->cluster->node_count; i++)
 		client_started(r, i);
 	while (!r->cluster->failed && !workload_done(r->workload)) {
-		uint64_t next_ns = now_ns(r) + CLUSTER_S / 2;
+		uint64_t next_ns = now_ns(r) + WATCH_NS;
 
 		if (r->faults && faults_next_ns(r->faults) < next_ns)
 			next_ns = faults_next_ns(r->faults);
 		sim_run(r->cluster->sim, wants_attention, r, next_ns);
-		check_spin(r);
+		watch(r);
 		check_stuck(r);
-		law_look_at_garbage(r->law);
-		copies_look(r->copies);
 		if (r->cluster->client_ops >= r->lull_ops && !r->cluster->failed)
 			lull(r);
 		if (r->faults && !r->cluster->failed)
@@ -280,7 +306,7 @@ static void all_up(struct run *r)
 	uint64_t begin_ns = now_ns(r);
 
 	while (r->faults && !r->cluster->failed && !faults_mend(r->faults)) {
-		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + 50 * CLUSTER_MS);
+		advance(r, is_failed, 50 * CLUSTER_MS);
 		if (now_ns(r) - begin_ns > STOP_LIMIT_NS)
 			cluster_fail(r->cluster, "%s: a daemon did not stop", r->phase);
 	}
@@ -293,12 +319,14 @@ static void look_at_all(struct run *r)
 	if (r->cluster->failed)
 		return;
 	copies_look_at_all(r->copies);
+	for (unsigned i = CLUSTER_CHUNKD; i < r->cluster->first_client; i++)
+		law_look_at_extents(r->cluster, i, r->faults);
 	r->looking = true;
 	verify_start(r->verify);
 	wait_for(r, is_verified, VERIFY_LIMIT_NS);
 	if (!r->cluster->failed) {
-		registers_look(r->registers);
-		appenders_look(r->appenders);
+		for (size_t i = 0; i < CREWS; i++)
+			crew_look(r->crews[i]);
 		wait_for(r, is_idle, VERIFY_LIMIT_NS);
 	}
 	r->looking = false;
@@ -319,8 +347,8 @@ static void collect_garbage(struct run *r)
 		if (now_ns(r) > end_ns)
 			cluster_fail(r->cluster, "after %llu s with all hosts up, %s",
 				(unsigned long long)(GARBAGE_LIMIT_NS / CLUSTER_S), left);
-		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + 10 * CLUSTER_S);
-		copies_look(r->copies);
+		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + GARBAGE_STEP_NS);
+		watch(r);
 	}
 	enter(r, "third-look");
 	look_at_all(r);
@@ -366,8 +394,6 @@ static void restart_all(struct run *r)
 			cluster_start(r->cluster, i);
 	}
 	all_up(r);
-	for (unsigned i = CLUSTER_CHUNKD; i < r->cluster->first_client && !r->cluster->failed; i++)
-		law_look_at_extents(r->cluster, i, r->faults);
 }
 
 static void run_phases(struct run *r)
@@ -382,12 +408,12 @@ static void run_phases(struct run *r)
 		work(r);
 	r->ops = r->cluster->client_ops;
 	enter(r, "mending");
-	registers_stop(r->registers);
-	appenders_stop(r->appenders);
+	for (size_t i = 0; i < CREWS; i++)
+		crew_stop(r->crews[i]);
 	all_up(r);
 	wait_for(r, is_idle, STUCK_LIMIT_NS);
 	if (r->faults)
-		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + SETTLE_NS);
+		advance(r, is_failed, SETTLE_NS);
 	if (!r->one_look) {
 		enter(r, "look");
 		look_at_all(r);
@@ -411,8 +437,9 @@ static void fill_result(const struct run *r, struct run_result *out)
 	out->ok = !r->cluster->failed;
 	snprintf(out->text, sizeof(out->text), "%.250s", r->cluster->text);
 	out->counts[RUN_operations] = r->ops;
-	out->counts[RUN_jobs] =
-		workload_count(r->workload) + registers_count(r->registers) + appenders_count(r->appenders);
+	out->counts[RUN_jobs] = workload_count(r->workload);
+	for (size_t i = 0; i < CREWS; i++)
+		out->counts[RUN_jobs] += r->crews[i]->count;
 	out->counts[RUN_acknowledged] = k->acknowledged;
 	out->counts[RUN_refused] = k->refused;
 	out->counts[RUN_unknown] = k->doubts;
@@ -515,8 +542,8 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	if (o->mode == RUN_ALL || o->mode == RUN_ONE)
 		r.faults = faults_new(r.cluster, r.checker, o->seed, o->mode == RUN_ALL ? FAULTS_ALL : FAULTS_ONE,
 			o->without, &hooks);
-	r.registers = registers_new(r.cluster, o->seed, strict);
-	r.appenders = appenders_new(r.cluster, o->seed, strict);
+	r.crews[0] = registers_new(r.cluster, o->seed, strict);
+	r.crews[1] = appenders_new(r.cluster, o->seed, strict);
 	r.law = law_new(r.cluster);
 	r.copies = copies_new(r.cluster);
 	r.verify = verify_new(r.cluster, r.checker, r.faults);
@@ -535,8 +562,8 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	verify_free(r.verify);
 	law_free(r.law);
 	copies_free(r.copies);
-	registers_free(r.registers);
-	appenders_free(r.appenders);
+	for (size_t i = 0; i < CREWS; i++)
+		crew_free(r.crews[i]);
 	workload_free(r.workload);
 	checker_free(r.checker);
 	cluster_free(r.cluster);

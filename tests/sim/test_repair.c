@@ -10,6 +10,7 @@
 #include "common/code/ec.h"
 #include "common/code/stripe.h"
 #include "metad/core.h"
+#include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 #include "tests/sim/cluster.h"
 
@@ -17,12 +18,6 @@ enum { SERVERS = 8, FILES = 12, FILE_BYTES = 700000, SEEDS = 2 };
 
 static struct cluster *c;
 static bool done;
-
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0"; /* a crash forgets what lived on the host */
-}
 
 static struct state *state(void)
 {
@@ -481,12 +476,39 @@ START_TEST(test_a_disk_is_gone_for_a_while)
 }
 END_TEST
 
-/* What cannot be read for good is made anew. */
+static uint32_t lost_disk;
+
+static bool is_out(void *ctx)
+{
+	(void)ctx;
+	return state_disk_at(state(), lost_disk)->out;
+}
+
+/* It does not come back, and nothing is written to it: it is taken out whole, not copy by copy. */
+START_TEST(test_a_disk_is_gone_for_good)
+{
+	unsigned gone;
+
+	begin((uint64_t)_i + 86);
+	gone = victim();
+	lost_disk = disk_of(gone);
+	pass(20000);
+	sim_dir_fail(c->nodes[gone].io, cluster_disk_path(0), ERR_IO);
+	for (int i = 0; i < FILES; i++)
+		read_file(i);
+	until(is_out, "the disk to be taken out");
+	ck_assert_uint_eq(counts().damaged, 0);
+	all_is_well();
+	finish();
+}
+END_TEST
+
+/* What cannot be read for good, on a disk that is there, is made anew. */
 START_TEST(test_what_cannot_be_read_is_made_anew)
 {
 	begin((uint64_t)_i + 91);
 	pass(20000);
-	sim_dir_fail(c->nodes[victim()].io, cluster_disk_path(0), ERR_IO);
+	sim_dir_unreadable(c->nodes[victim()].io, cluster_disk_path(0), ERR_IO);
 	for (int i = 0; i < FILES; i++)
 		read_file(i);
 	until(any_damaged, "copies to be found damaged");
@@ -570,6 +592,7 @@ int main(void)
 		{test_the_target_dies_amid_repair, SEEDS}, {test_the_dead_come_back, SEEDS}, {test_two_at_once_wait, 1},
 		{test_failed_disks_are_not_damaged, SEEDS}, {test_connections_give_way, SEEDS},
 		{test_the_target_stops_amid_repair, SEEDS}, {test_a_disk_is_gone_for_a_while, SEEDS},
+		{test_a_disk_is_gone_for_good, SEEDS},
 		{test_what_cannot_be_read_is_made_anew, 1}};
 	Suite *suite = suite_create("repair");
 	TCase *tcase = tcase_create("repair");

@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/io/io_sim.h"
 #include "metad/metad.h"
+#include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 
 enum { SERVERS = 6, FILES = 6, STEPS = 60, MIB = 1 << 20, MOST_BYTES = 3 * MIB };
@@ -41,13 +42,6 @@ struct world {
 	bool done;
 	uint32_t crashes, puts, puts_failed, gets, gets_failed, flips, metad_crashes;
 };
-
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
 
 static const struct uuid cluster = {{1, 2, 3}};
 

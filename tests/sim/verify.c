@@ -112,26 +112,6 @@ static bool may_be(const struct verify *v, const struct cr_chunk_info *info, boo
 	return info->state == CR_CHUNK_OK && (damage != FAULTS_DATA || rebuilt);
 }
 
-/* Two in a domain: then the block is listed as crowded, and only then; more than m: never. */
-static void check_domains(struct verify *v, const struct metad *md, const struct state_block *block)
-{
-	uint32_t most = 0;
-
-	for (uint8_t i = 0; i < block->width; i++) {
-		const struct state_disk *disk = state_disk_at(&md->state, block->chunks[i].disk), *other;
-		uint32_t same = 0;
-
-		for (uint8_t j = 0; block->chunks[i].present && j < block->width; j++) {
-			other = block->chunks[j].present ? state_disk_at(&md->state, block->chunks[j].disk) : NULL;
-			same += other && disk && other->domain == disk->domain;
-		}
-		most = same > most ? same : most;
-	}
-	if (most > CLUSTER_M || block->crowded != (most > 1))
-		cluster_fail(v->cluster, "%s: a domain holds %u chunks of block %llu, which is%s crowded",
-			entry(v)->path, most, (unsigned long long)block->id, block->crowded ? "" : " not");
-}
-
 static void check_chunk(struct verify *v, const struct cr_chunk_info *info)
 {
 	struct metad *md = v->cluster->nodes[CLUSTER_METAD].metad;
@@ -143,8 +123,6 @@ static void check_chunk(struct verify *v, const struct cr_chunk_info *info)
 			(unsigned long long)info->block);
 		return;
 	}
-	if (info->index == 0)
-		check_domains(v, md, &block);
 	sealed = block.chunks[info->index].present;
 	v->counts.chunks++;
 	v->counts.unsealed += !sealed;

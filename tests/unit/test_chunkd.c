@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chunk server spoken to over connections, registered with a real metad, on simulated hosts. */
+#include "chunkd/probe.h"
 #include "tests/lib/chunkd_bed.h"
 #include "tests/lib/unit.h"
 
@@ -98,9 +99,9 @@ START_TEST(test_tokens)
 	ck_assert_int_eq(receipt_of(&t, copy), ERR_TOKEN);
 	ck_assert_int_eq(get_one(&t, copy, 0, 1), 0);
 	/* Another key under the same id. */
-	b->m.token_keys[0].key[5] ^= 1;
+	b->m.token_keys[0].key.outer.h[5] ^= 1;
 	ck_assert_int_eq(get_one(&t, copy, 0, 1), ERR_TOKEN);
-	b->m.token_keys[0].key[5] ^= 1;
+	b->m.token_keys[0].key.outer.h[5] ^= 1;
 	/* State time goes on here between heartbeats too. */
 	t.expires_ms = b->m.state_ms + 5000;
 	ck_assert_int_eq(get_one(&t, copy, 0, 1), 0);
@@ -220,8 +221,8 @@ static int odd_put(uint64_t block)
 	req.offset = r % 3 ? 0 : odd_number();
 	req.announced_bytes = r % 5 ? DATA_BYTES : odd_number();
 	ec_unit_crcs(b->data, len, b->crcs);
-	stripe_mask_units(block, (uint8_t)copy.index, (uint32_t)(req.offset / LIMIT_UNIT_BYTES), stripe_unit_count(len),
-		b->crcs);
+	stripe_mask_units(
+		block, (uint8_t)copy.index, (uint32_t)(req.offset / LIMIT_UNIT_BYTES), stripe_unit_count(len), b->crcs);
 	req.unit_crcs = bed_bytes(b->crcs, r % 7 ? stripe_unit_count(len) * 4 : sizeof(b->crcs));
 	r = sim_random(b->m.sim);
 	s.length = r % 8 ? req.offset + len : odd_number();
@@ -252,7 +253,8 @@ START_TEST(test_odd_numbers)
 		ck_assert_int_ne(code, ERR_DISK_FAILED);
 		t = good_token(100 + i % 50, TOKEN_READ);
 		copy = copy_of(100 + i % 50);
-		if (get_one(&t, copy, odd_number(), 0) == 0 || (i % 8 == 0 && get_one(&t, copy, odd_number(), odd_number()) == 0))
+		if (get_one(&t, copy, odd_number(), 0) == 0 ||
+			(i % 8 == 0 && get_one(&t, copy, odd_number(), odd_number()) == 0))
 			ck_assert_uint_gt(b->got_bytes, 0);
 	}
 	ck_assert_uint_gt(sealed, 10);
@@ -325,6 +327,93 @@ START_TEST(test_superblock_that_cannot_be_written_is_told)
 }
 END_TEST
 
+static bool is_failed_within(uint32_t seconds)
+{
+	for (uint32_t i = 0; i < seconds && !disk_is_failed(NULL); i++)
+		metad_bed_silence(&b->m, 1000);
+	return disk_is_failed(NULL);
+}
+
+/* Nobody writes to it, nobody reads it: it is gone all the same. */
+START_TEST(test_idle_disk_that_is_gone)
+{
+	bed_open(13);
+	sim_disk_full(b->host, true); /* which is no reason, and the first write needs room */
+	ck_assert(!is_failed_within(60));
+	sim_disk_full(b->host, false);
+	sim_dir_fail(b->host, "/disk", ERR_IO); /* for a moment */
+	ck_assert(!is_failed_within(25));
+	sim_dir_fail(b->host, NULL, 0);
+	ck_assert(!is_failed_within(60));
+	sim_dir_fail(b->host, "/disk", ERR_IO);
+	ck_assert(!is_failed_within(25));
+	ck_assert(is_failed_within(25));
+	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-failed"), "whether it is there, failed"));
+	sim_dir_fail(b->host, NULL, 0);
+	stop_chunkd();
+	start_chunkd((const char *)b->m.options.secret);
+	b->m.done = false;
+	wait_registered();
+	ck_assert(!is_failed_within(30));
+	bed_close();
+}
+END_TEST
+
+START_TEST(test_idle_disk_that_does_not_answer)
+{
+	bed_open(14);
+	sim_disk_stall(b->host, 20ull * 1000000000); /* slow is not gone */
+	ck_assert(!is_failed_within(120));
+	sim_disk_stall(b->host, 200ull * 1000000000);
+	ck_assert(is_failed_within(90));
+	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-failed"), "does not end"));
+	metad_bed_silence(&b->m, 200 * 1000);
+	bed_close();
+}
+END_TEST
+
+/* Two disks that do not answer may wait for the same threads. */
+START_TEST(test_idle_disks_that_do_not_answer)
+{
+	static const char *const two[] = {"/disk", "/other"};
+	struct err err = {0};
+
+	bed_open(16);
+	stop_chunkd();
+	ck_assert_int_eq(io_mkdir(b->host, "/other", 0755), 0);
+	ck_assert_int_eq(try_start((const char *)b->m.options.secret, two, 2, &err), 0);
+	wait_registered();
+	sim_disk_stall(b->host, 200ull * 1000000000);
+	ck_assert(!is_failed_within(250));
+	sim_disk_stall(b->host, 400ull * 1000000000);
+	ck_assert(is_failed_within(350));
+	metad_bed_silence(&b->m, 200 * 1000);
+	bed_close();
+	ck_assert(!probe_says_gone(PROBE_GONE_MS - 1, 2, true) && probe_says_gone(PROBE_GONE_MS, 2, true));
+}
+END_TEST
+
+/* What a reader finds does not wait for the next look. */
+START_TEST(test_unreadable_disk_is_looked_at)
+{
+	struct token t;
+	uint64_t from_ns;
+
+	bed_open(15);
+	t = good_token(9, TOKEN_WRITE);
+	ck_assert_int_eq(put_one(&t, copy_of(9), DATA_BYTES, true), 0);
+	metad_bed_silence(&b->m, 10 * 1000); /* one has just been */
+	sim_dir_fail(b->host, "/disk", ERR_IO);
+	from_ns = sim_now_ns(b->m.sim);
+	t = good_token(9, TOKEN_READ);
+	ck_assert_int_lt(get_one(&t, copy_of(9), 0, DATA_BYTES), 0);
+	ck_assert(is_failed_within(60));
+	ck_assert_uint_lt(sim_now_ns(b->m.sim) - from_ns, 35ull * 1000000000);
+	sim_dir_fail(b->host, NULL, 0);
+	bed_close();
+}
+END_TEST
+
 START_TEST(test_one_bad_disk_of_two)
 {
 	static const char *const disks[] = {"/nowhere", "/disk"};
@@ -339,7 +428,8 @@ START_TEST(test_one_bad_disk_of_two)
 	t = good_token(14, TOKEN_WRITE);
 	ck_assert_int_eq(put_one(&t, copy_of(14), DATA_BYTES, true), 0);
 	metad_bed_sleep(&b->m, 2000);
-	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-unusable"), "chunkd-9 cannot serve /nowhere"));
+	ck_assert_ptr_nonnull(
+		strstr(reason_text(bed_status(&b->m), "disk-unusable"), "chunkd-9 cannot serve /nowhere"));
 	metad_bed_restart(&b->m); /* which forgets what it only heard */
 	metad_bed_sleep(&b->m, 15 * 1000);
 	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-unusable"), "/nowhere"));
@@ -406,5 +496,6 @@ END_TEST
 
 UNIT_MAIN("chunkd", test_put_get_lists_stat_receipt, test_tokens, test_requests_without_sense,
 	test_metad_comes_and_goes, test_crash_of_the_host, test_odd_numbers, test_no_space_for_the_superblock,
-	test_superblock_that_cannot_be_written_is_told, test_one_bad_disk_of_two, test_disk_that_went_bad,
-	test_disk_named_twice, test_wrong_secret_is_said)
+	test_superblock_that_cannot_be_written_is_told, test_idle_disk_that_is_gone,
+	test_idle_disk_that_does_not_answer, test_idle_disks_that_do_not_answer, test_unreadable_disk_is_looked_at,
+	test_one_bad_disk_of_two, test_disk_that_went_bad, test_disk_named_twice, test_wrong_secret_is_said)

@@ -6,13 +6,7 @@
 #include "chunkd/disk.h"
 
 #include "tests/lib/disk_bed.h"
-
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
+#include "tests/lib/no_leaks.h"
 
 static uint64_t crash_rounds(uint64_t seed)
 {

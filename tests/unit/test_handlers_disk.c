@@ -164,5 +164,75 @@ START_TEST(test_token_keys_roll_by_the_day)
 }
 END_TEST
 
+/* A block of a new file, of which each chunk lies on another disk; chunk *ret_index on disk 1. */
+static uint64_t make_block(const char *path, uint32_t *ret_index, uint32_t *ret_incarnation)
+{
+	Craton__AllocateReply *reply;
+	uint64_t inode, epoch, block;
+
+	ck_assert_int_eq(bed_open_file(b, path, false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+	reply = (Craton__AllocateReply *)b->reply;
+	b->reply = NULL;
+	block = reply->blocks[0]->block;
+	*ret_index = *ret_incarnation = LIMIT_WIDTH;
+	for (uint32_t i = 0; i < reply->blocks[0]->n_targets; i++)
+		if (reply->blocks[0]->targets[i]->disk == 1) {
+			*ret_index = i;
+			*ret_incarnation = reply->blocks[0]->targets[i]->incarnation;
+		}
+	ck_assert_int_eq(bed_commit_one(b, inode, epoch, reply->blocks[0], 0, true, 0), 0);
+	protobuf_c_message_free_unpacked(&reply->base, NULL);
+	ck_assert_uint_lt(*ret_index, LIMIT_WIDTH);
+	return block;
+}
+
+static int set(const char *name, const char *value)
+{
+	Craton__ConfigRequest req = CRATON__CONFIG_REQUEST__INIT;
+
+	req.name = (char *)(uintptr_t)name;
+	req.value = (char *)(uintptr_t)value;
+	return bed_call(b, &rpc_metad_config, &req.base);
+}
+
+/* Damage that is confirmed again and again takes the disk out; a registration, as after a repair of it, gives it a new chance. */
+START_TEST(test_a_disk_that_damages)
+{
+	uint64_t block;
+	uint32_t index, incarnation;
+
+	metad_bed_open_sim(b, 17);
+	bed_register_all(b, 6);
+	bed_beat_all(b, 6);
+	ck_assert_int_eq(set("disk.damage_limit", "3"), 0);
+	ck_assert_int_eq(set("server.dead_after", "1h"), 0);
+	ck_assert_int_eq(set("server.down_after", "10m"), 0);
+	for (int i = 0; i < 5; i++) {
+		char path[2] = {(char)('a' + i), 0};
+
+		ck_assert_str_eq(bed_status(b)->disks[0]->state, "up");
+		block = make_block(path, &index, &incarnation);
+		bed_report(b, 1, block, index, incarnation);
+		bed_tell_damaged(b, 1, block, index, incarnation);
+		bed_beat_all(b, 6);
+		if (i == 1) { /* those are forgotten: a day goes by */
+			for (int minutes = 0; minutes < 24 * 60; minutes += 5) {
+				metad_bed_sleep(b, 5 * 60 * 1000);
+				bed_beat_all(b, 6);
+			}
+		}
+		metad_bed_silence(b, 1000);
+	}
+	ck_assert_str_eq(bed_status(b)->disks[0]->state, "failed");
+	ck_assert_ptr_nonnull(strstr(bed_status(b)->disks[0]->error, "3 damaged chunks were found on it"));
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	metad_bed_silence(b, 5000);
+	ck_assert_str_eq(bed_status(b)->disks[0]->state, "up");
+	metad_bed_close(b);
+}
+END_TEST
+
 UNIT_MAIN("handlers_disk", test_registration, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name,
-	test_copied_server, test_server_moves_after_silence, test_token_keys_roll_by_the_day)
+	test_copied_server, test_server_moves_after_silence, test_token_keys_roll_by_the_day,
+	test_a_disk_that_damages)

@@ -126,6 +126,31 @@ static void commit_rows(uint64_t inode, uint64_t epoch, uint64_t first, uint32_t
 	ck_assert_int_eq(bed_call(&b->m, &rpc_metad_commit, &req.base), 0);
 }
 
+/* Of two copies of a chunk on one disk, one that a row names and one that nothing does, the order names the latter: that one goes. */
+START_TEST(test_an_order_drops_one_incarnation)
+{
+	enum { MINUTE = 60 * 1000, STRAY = 3 };
+	uint64_t inode, epoch, offset = 0;
+
+	bed_open(1);
+	for (uint32_t i = 2; i <= 6; i++)
+		ck_assert_int_eq(bed_register(&b->m, i, b->m.options.secret), 0);
+	ck_assert_int_eq(bed_open_file(&b->m, "f", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(&b->m, inode, epoch, 1), 0);
+	seal_one(10, 0);
+	seal_one(10, STRAY);
+	commit_rows(inode, epoch, 10, 1, &offset);
+	metad_bed_sleep(&b->m, 37 * MINUTE);
+	ck_assert_uint_eq(bed_gc_start()->orphans_found, 1);
+	ck_assert(is_there(10, 0) && is_there(10, STRAY));
+	metad_bed_sleep(&b->m, 3 * MINUTE);
+	ck_assert(is_there(10, 0));
+	ck_assert(!is_there(10, STRAY));
+	ck_assert_uint_eq(bed_gc_start()->copies_dropped, 1);
+	bed_close();
+}
+END_TEST
+
 /* More than one request may name, in the range of ids that begins at 0: all of them are found in one inventory. */
 START_TEST(test_all_that_is_missing_is_told)
 {
@@ -208,5 +233,93 @@ START_TEST(test_heartbeats_beside_thousands_of_drops)
 }
 END_TEST
 
-UNIT_MAIN("inventory", test_orphans_go_below_the_floor_only, test_all_that_is_missing_is_told,
-	test_heartbeats_beside_thousands_of_drops)
+/* ---- numbers ---- */
+
+START_TEST(test_status_warns_before_numbers_end)
+{
+	struct state_meta *meta;
+
+	bed_open(4);
+	meta = &b->m.md->state.meta;
+	meta->next_disk = LIMIT_DISKS / 8 * 7;
+	ck_assert(!bed_has_reason(bed_status(&b->m), "numbers-scarce"));
+	meta->next_disk++;
+	ck_assert(bed_has_reason(bed_status(&b->m), "numbers-scarce"));
+	meta->next_disk = 3;
+	meta->next_server = STATE_SERVERS - 1;
+	ck_assert(bed_has_reason(bed_status(&b->m), "numbers-scarce"));
+	meta->next_server = 3;
+	bed_close();
+}
+END_TEST
+
+/* ---- asking in vain ---- */
+
+static uint64_t requests(void)
+{
+	struct rpc_stats stats;
+
+	rpc_server_get_stats(b->m.md->server, &stats);
+	return stats.requests;
+}
+
+/* Heartbeats go on, and each says that there may be orders; the exchange comes to nothing for a reason of its own. */
+START_TEST(test_exchanges_that_come_to_nothing)
+{
+	enum { SECONDS = 600, OTHERS = 60 };
+	uint64_t before;
+
+	bed_open(2);
+	b->chunkd->disks[0]->sb.generation += 7; /* which its heartbeats do not show */
+	metad_bed_silence(&b->m, 60 * 1000);
+	before = requests();
+	metad_bed_silence(&b->m, SECONDS * 1000);
+	ck_assert(metad__drops_due(b->m.md, b->disk));
+	ck_assert_uint_le(requests() - before, SECONDS * 11 / 10 + OTHERS);
+	b->chunkd->disks[0]->sb.generation -= 7;
+	metad_bed_silence(&b->m, 90 * 1000);
+	ck_assert(!metad__drops_due(b->m.md, b->disk));
+	bed_close();
+}
+END_TEST
+
+static uint32_t refusals_said;
+
+static void count_refusals(void *ctx, enum log_level level, const char *line)
+{
+	(void)ctx, (void)level;
+	refusals_said += strstr(line, "-refused") && strstr(line, "times=");
+}
+
+START_TEST(test_a_refused_server_asks_ever_less)
+{
+	enum { HOUR = 3600 * 1000, MOST_S = 30 };
+	uint64_t before;
+
+	bed_open(3);
+	metad_bed_stop(&b->m);
+	strcpy(b->m.dir, "/other"); /* metadata that know nothing of the disk */
+	ck_assert_int_eq(io_mkdir(b->m.server_io, b->m.dir, 0755), 0);
+	b->m.log.write = count_refusals;
+	metad_bed_start(&b->m);
+	metad_bed_silence(&b->m, 60 * 1000);
+	ck_assert_uint_eq(refusals_said, 1);
+	before = requests();
+	metad_bed_silence(&b->m, HOUR);
+	ck_assert_uint_ge(requests() - before, HOUR / 1000 / MOST_S);
+	ck_assert_uint_le(requests() - before, 3 * HOUR / 1000 / MOST_S);
+	ck_assert_uint_le(refusals_said, 1 + HOUR / REPEATS_AGAIN_MS);
+	ck_assert_uint_ge(refusals_said, 5);
+	metad_bed_stop(&b->m);
+	strcpy(b->m.dir, "/metad");
+	metad_bed_start(&b->m);
+	metad_bed_silence(&b->m, (MOST_S + 10) * 1000);
+	ck_assert_uint_eq(state_disk_at(&b->m.md->state, b->disk)->generation, 2);
+	ck_assert(state_disk_counts(&b->m.md->state, b->disk));
+	bed_close();
+}
+END_TEST
+
+UNIT_MAIN("inventory", test_orphans_go_below_the_floor_only, test_an_order_drops_one_incarnation,
+	test_all_that_is_missing_is_told, test_heartbeats_beside_thousands_of_drops,
+	test_status_warns_before_numbers_end, test_exchanges_that_come_to_nothing, test_a_refused_server_asks_ever_less)

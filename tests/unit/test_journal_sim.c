@@ -8,6 +8,7 @@
 #include "common/base/rng.h"
 #include "common/io/io_sim.h"
 #include "common/kv/journal.h"
+#include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,13 +16,6 @@
 enum { SEGMENT_BYTES = 1 << 20, KEYS = 40, ENTRIES_MAX = 4096, DISK_BYTES = 64 << 20 };
 static const uint64_t second_ns = 1000000000;
 static const char dir[] = "/data";
-
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
 
 /* What entry `index` says: key number, value. Large ones now and then, so that frames and segments fill. */
 struct entry_body {

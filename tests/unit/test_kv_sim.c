@@ -2,24 +2,36 @@
 /* The table on a simulated disk whose syncs fail, and whose machine dies: what it says the log may lose is durable. */
 #include "common/io/io_sim.h"
 #include "common/kv/kv_backend.h"
+#include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 #include <string.h>
-
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
 
 static struct slice text(const char *s)
 {
 	return slice_of(s, strlen(s));
 }
 
+/* A row "s..." makes a row "t..." of the same value. */
+static int derive(struct slice key, const struct slice *was, const struct slice *is, struct kv_derived_rows *rows,
+	struct err *err)
+{
+	char other[32];
+
+	(void)was, (void)err;
+	memcpy(other, key.data, key.len);
+	other[0] = 't';
+	if (is)
+		kv_derived_put(rows, slice_of(other, key.len), *is);
+	else
+		kv_derived_del(rows, slice_of(other, key.len));
+	return 0;
+}
+
+static const struct kv_derived same = {.source = 's', .target = 't', .derive = derive};
+
 static struct kv *open_sim_kv(struct io *host, uint64_t *ret_applied)
 {
-	const struct kv_options options = {.dir = "/kv", .backend = &kv_mem, .freeze_bytes = 1};
+	const struct kv_options options = {.dir = "/kv", .backend = &kv_mem, .derived = &same, .freeze_bytes = 1};
 	struct err err;
 	struct kv *kv;
 	int rc = kv_open(host, &options, &kv, ret_applied, &err);
@@ -120,4 +132,75 @@ START_TEST(test_killed_at_syncs_of_the_first_start)
 }
 END_TEST
 
-UNIT_MAIN("kv_sim", test_trim_index_after_a_failed_sync, test_killed_at_syncs_of_the_first_start)
+/* ---- derived rows ---- */
+
+enum { COMMITS = 6 };
+
+static void some_commits(void *ctx)
+{
+	uint64_t applied;
+	struct kv *kv = open_sim_kv(ctx, &applied);
+	struct err err;
+
+	for (uint64_t index = applied + 1; index <= COMMITS; index++) {
+		const char value = (char)('0' + index);
+
+		if (index > 1)
+			kv_del(kv, text(index % 2 ? "s-even" : "s-odd"));
+		kv_put(kv, text(index % 2 ? "s-odd" : "s-even"), slice_of(&value, 1));
+		kv_applied(kv, index);
+		ck_assert_int_eq(kv_settle(kv, &err), 0);
+	}
+	kv_abandon(kv);
+}
+
+/* Whatever a crash leaves, the derived rows are those of the rows that it left. */
+static void check_derived(struct io *host)
+{
+	uint64_t applied;
+	struct kv *kv = open_sim_kv(host, &applied);
+	const char value = (char)('0' + applied);
+	struct slice got;
+
+	for (uint64_t odd = 0; odd < 2; odd++) {
+		bool there = applied && applied % 2 == odd;
+
+		ck_assert_int_eq(kv_get(kv, text(odd ? "t-odd" : "t-even"), &got), there ? 0 : ERR_NOENT);
+		if (there)
+			ck_assert_int_eq(slice_compare(got, slice_of(&value, 1)), 0);
+	}
+	kv_abandon(kv);
+}
+
+START_TEST(test_derived_rows_after_a_crash)
+{
+	static const enum sim_loss losses[] = {SIM_LOSS_NONE, SIM_LOSS_ALL, SIM_LOSS_ANY, SIM_LOSS_TORN};
+
+	for (size_t l = 0; l < sizeof(losses) / sizeof(losses[0]); l++) {
+		uint64_t nth = 0;
+		bool whole;
+
+		do {
+			struct sim *sim = sim_new(&(struct sim_options){.seed = 9 + nth});
+			struct io *host = sim_host_add(sim, "host", 64 << 20);
+
+			ck_assert_int_eq(io_mkdir(host, "/kv", 0700), 0);
+			ck_assert_int_eq(io_sync_dir(host, "/"), 0);
+			sim_set_loss(host, losses[l]);
+			sim_stop_at_sync(host, ++nth, NULL, NULL);
+			whole = sim_try(sim, some_commits, host);
+			sim_stop_at_sync(host, 0, NULL, NULL);
+			sim_host_crash(host);
+			sim_host_restart(host);
+			check_derived(host);
+			some_commits(host);
+			check_derived(host);
+			sim_free(sim);
+		} while (!whole);
+		ck_assert_uint_gt(nth, COMMITS);
+	}
+}
+END_TEST
+
+UNIT_MAIN("kv_sim", test_derived_rows_after_a_crash, test_trim_index_after_a_failed_sync,
+	test_killed_at_syncs_of_the_first_start)

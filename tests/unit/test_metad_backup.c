@@ -7,30 +7,14 @@
 #include "metad/restore.h"
 #include "metad/state/keys.h"
 #include "tests/lib/metad_bed.h"
+#include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 
 enum { FILE_MAX = 8 << 20 };
 
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
-
 static struct metad_bed bed, *const b = &bed;
 static uint8_t *file;
 static size_t file_len;
-
-static int mkdir_path(const char *path)
-{
-	Craton__MkdirRequest req = CRATON__MKDIR_REQUEST__INIT;
-
-	req.parent = INODE_ROOT;
-	req.path = bed_text(path);
-	req.mode = 0755;
-	return bed_call(b, &rpc_metad_mkdir, &req.base);
-}
 
 static int lookup(const char *path)
 {
@@ -43,7 +27,7 @@ static void make_dirs(const char *prefix, int from, int to)
 
 	for (int i = from; i < to; i++) {
 		snprintf(path, sizeof(path), "%s-%04d-%0*d", prefix, i, 220, i); /* long names: many sections, soon */
-		ck_assert_int_eq(mkdir_path(path), 0);
+		ck_assert_int_eq(bed_mkdir(b, path), 0);
 	}
 }
 
@@ -164,6 +148,7 @@ END_TEST
 
 static int restore_code;
 static uint32_t restores_seen; /* by the disks */
+static bool restore_forced;
 static bool restore_ended;
 static char restore_text[ERR_TEXT_BYTES];
 
@@ -191,6 +176,7 @@ static void begin_restore(void *ctx)
 			.file = "/backup",
 			.cluster = metad_bed_cluster,
 			.restores = restores_seen,
+			.force = restore_forced,
 			.backend = &kv_mem,
 			.log_segment_bytes = 1 << 20,
 			.done = on_restored});
@@ -240,7 +226,7 @@ START_TEST(test_restore)
 		ck_assert_uint_gt(b->servers[1].generation, 1ull << 32);
 		ck_assert_int_eq(bed_register(b, 3, b->options.secret), 0);
 		if (i == 0) { /* a client of before: what it did since is not known */
-			ck_assert_int_eq(mkdir_path("x"), ERR_SESSION_LOST);
+			ck_assert_int_eq(bed_mkdir(b, "x"), ERR_SESSION_LOST);
 			b->session.session = 0;
 		}
 		make_dirs("new", i, i + 1);
@@ -299,7 +285,9 @@ START_TEST(test_restore_beside_another)
 		restores_seen = i < 2 ? 0 : 255;
 		ck_assert_int_eq(io_mkdir(b->server_io, dirs[i], 0755), 0);
 		if (i == 2) {
+			restore_forced = true; /* beyond all numbers */
 			ck_assert_int_eq(restore(dirs[i]), ERR_RANGE);
+			restore_forced = false;
 			restores_seen = 1;
 		}
 		ck_assert_msg(restore(dirs[i]) == 0, "%s", restore_text);
@@ -322,6 +310,70 @@ START_TEST(test_restore_beside_another)
 		metad_bed_stop(b);
 	}
 	metad_bed_start(b);
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
+/* It would use up the restores that a cluster has, for good. */
+START_TEST(test_a_number_that_is_a_slip)
+{
+	prepare(37);
+	ck_assert_int_eq(io_mkdir(b->server_io, "/new", 0755), 0);
+	restores_seen = RESTORE_PLAUSIBLE + 1;
+	ck_assert_int_eq(restore("/new"), ERR_RANGE);
+	ck_assert_ptr_nonnull(strstr(restore_text, "add --force if it is meant"));
+	restores_seen = RESTORE_PLAUSIBLE;
+	ck_assert_msg(restore("/new") == 0, "%s", restore_text);
+	restores_seen = 254;
+	restore_forced = true;
+	ck_assert_int_eq(io_mkdir(b->server_io, "/forced", 0755), 0);
+	ck_assert_msg(restore("/forced") == 0, "%s", restore_text);
+	restores_seen = 0;
+	restore_forced = false;
+	metad_bed_start(b);
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
+/* What a disk found out before it heard of the restore is of another history. */
+START_TEST(test_results_of_disks_that_do_not_know)
+{
+	const Craton__AllocateReply *reply;
+	uint64_t inode, epoch, block;
+	uint32_t disk, incarnation;
+
+	file = mem_alloc(FILE_MAX);
+	metad_bed_open_sim(b, 38);
+	bed_register_all(b, 6);
+	ck_assert_int_eq(bed_open_file(b, "f", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+	reply = (const Craton__AllocateReply *)b->reply;
+	block = reply->blocks[0]->block;
+	disk = reply->blocks[0]->targets[0]->disk;
+	incarnation = reply->blocks[0]->targets[0]->incarnation;
+	{
+		Craton__AllocateReply *kept = (Craton__AllocateReply *)b->reply;
+
+		b->reply = NULL;
+		ck_assert_int_eq(bed_commit_one(b, inode, epoch, kept->blocks[0], 0, true, 0), 0);
+		protobuf_c_message_free_unpacked(&kept->base, NULL);
+	}
+	whole();
+	metad_bed_stop(b);
+	ck_assert_int_eq(io_write_file(b->server_io, "/backup", file, file_len, 0600), 0);
+	ck_assert_int_eq(io_mkdir(b->server_io, "/new", 0755), 0);
+	ck_assert_msg(restore("/new") == 0, "%s", restore_text);
+	strcpy(b->dir, "/new");
+	metad_bed_start(b);
+	b->session.session = b->state_ms = 0;
+	bed_report(b, disk, block, 0, incarnation);
+	bed_tell_damaged(b, disk, block, 0, incarnation);
+	ck_assert_uint_eq(bed_status(b)->repair->damaged, 0);
+	ck_assert_int_eq(bed_register(b, disk, b->options.secret), 0);
+	bed_tell_damaged(b, disk, block, 0, incarnation);
+	ck_assert_uint_eq(bed_status(b)->repair->damaged, 1);
 	metad_bed_close(b);
 	mem_free(file);
 }
@@ -459,4 +511,4 @@ START_TEST(test_restore_at_its_syncs)
 END_TEST
 
 UNIT_MAIN("metad_backup", test_of_one_moment, test_one_that_nobody_ends, test_restore, test_disks_hear_of_it_first,
-	test_restore_beside_another, test_restore_cut_short, test_restore_at_its_syncs)
+	test_restore_beside_another, test_a_number_that_is_a_slip, test_results_of_disks_that_do_not_know, test_restore_cut_short, test_restore_at_its_syncs)

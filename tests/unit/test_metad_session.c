@@ -2,24 +2,10 @@
 /* Sessions as clients see them: retries over crashes, silence, forgeries, unlinked files that are open. */
 #include "metad/core.h"
 #include "tests/lib/metad_bed.h"
+#include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 
 static struct metad_bed bed, *const b = &bed;
-
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
-
-static void crash(void)
-{
-	sim_host_crash(b->server_io);
-	sim_host_restart(b->server_io);
-	rpc_peer_reset(b->peer, ERR_CONNRESET);
-	metad_bed_start(b);
-}
 
 static int mkdir_as(Craton__RequestId *id, uint64_t number, uint64_t unanswered, const char *path)
 {
@@ -56,7 +42,7 @@ START_TEST(test_example)
 	open_session(&id);
 	ck_assert_int_eq(mkdir_as(&id, 1, 1, "a"), 0);
 	ck_assert_int_eq(mkdir_as(&id, 1, 1, "a"), 0);
-	crash();
+	metad_bed_crash(b);
 	ck_assert_int_eq(mkdir_as(&id, 1, 1, "a"), 0);
 	ck_assert_int_eq(mkdir_as(&id, 2, 2, "a"), ERR_EXIST);
 	ck_assert_uint_eq(session_status()->open, 1);
@@ -183,7 +169,7 @@ START_TEST(test_unlinked_but_open)
 		metad_bed_sleep(b, 10 * 1000);
 		ck_assert_int_eq(bed_renew(b, &reader, &held, 1), 0);
 		if (i == 12) /* the next metad knows nothing: it waits until it has been told */
-			crash();
+			metad_bed_crash(b);
 		ck_assert_int_eq(layout(held), 0);
 	}
 	ck_assert_int_eq(layout(other), ERR_STALE);
@@ -281,7 +267,7 @@ static int rename_over_a_crash(Craton__RequestId *id, uint64_t number, uint64_t 
 		rpc_call_start(b->peer, &a.call);
 		if (i == 0) {
 			sim_run(b->sim, attempt_is_done, &a, sim_now_ns(b->sim) + crash_us * 1000);
-			crash();
+			metad_bed_crash(b);
 		}
 		ck_assert(sim_run(b->sim, attempt_is_done, &a, sim_now_ns(b->sim) + 60ull * 1000000000));
 		if (!is_retried(a.status))

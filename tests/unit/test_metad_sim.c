@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Crashes of metad at any moment: what was acknowledged is there, what was not is there whole or not at all. */
 #include "tests/lib/metad_bed.h"
+#include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 
 static struct metad_bed bed, *const b = &bed;
-
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
-
-static void crash(void)
-{
-	sim_host_crash(b->server_io);
-	sim_host_restart(b->server_io);
-	rpc_peer_reset(b->peer, ERR_CONNRESET);
-	metad_bed_start(b);
-}
 
 static int lookup(const char *path)
 {
@@ -34,7 +20,7 @@ START_TEST(test_time_goes_on_after_a_crash)
 	metad_bed_sleep(b, 3600 * 1000);
 	before = bed_status(b)->state_time_ms;
 	ck_assert_uint_ge(before, 3600 * 1000);
-	crash();
+	metad_bed_crash(b);
 	ck_assert_int_eq(lookup("f"), 0);
 	/* a crash takes back what no entry had recorded: one tick's worth */
 	ck_assert_uint_ge(bed_status(b)->state_time_ms + 11 * 1000, before);
@@ -102,7 +88,7 @@ static uint64_t crash_while_creating(uint64_t seed, uint32_t *ret_acknowledged, 
 		}
 		sim_run(b->sim, some_ended, &want, sim_now_ns(b->sim) + 1000000000);
 		sim_run(b->sim, metad_bed_never, NULL, sim_now_ns(b->sim) + sim_random(b->sim) % 300000);
-		crash();
+		metad_bed_crash(b);
 		want = last - first;
 		ck_assert(sim_run(b->sim, some_ended, &want, sim_now_ns(b->sim) + 60ull * 1000000000));
 	}

@@ -9,6 +9,7 @@ static struct plan_repair *plan;
 static struct rng rng;
 static struct place_disk candidates[64];
 static uint64_t silent_ms[64], free_bytes, first_block;
+static uint32_t damaged[64];
 
 static uint64_t env_silent(void *ctx, uint32_t server)
 {
@@ -22,10 +23,16 @@ static uint64_t env_free(void *ctx, const struct state_disk *disk, uint64_t chun
 	return free_bytes >= chunk_bytes ? free_bytes : 0;
 }
 
+static uint32_t env_damaged(void *ctx, uint32_t disk)
+{
+	(void)ctx;
+	return damaged[disk];
+}
+
 /* `blocks` blocks of 16 MiB: chunk i of block j on disk (i + j * step) % disks + 1. */
 static void begin(uint32_t disks, uint32_t per_domain, uint32_t blocks, uint32_t step)
 {
-	struct repair_env env = {.silent_ms = env_silent, .free_bytes = env_free};
+	struct repair_env env = {.silent_ms = env_silent, .free_bytes = env_free, .damaged = env_damaged};
 
 	state_bed_open(b);
 	bed_disks(b, disks, per_domain);
@@ -213,15 +220,122 @@ START_TEST(test_least_margin_first)
 }
 END_TEST
 
-START_TEST(test_missing_chunks_wait_for_their_writer)
+/* A file of one block, chunk 4 of which the session has left out; it may be able to bring it yet. */
+static uint64_t write_short(uint64_t session, bool complete)
 {
-	struct state_commit_block *cb;
+	uint64_t inode, epoch;
+
+	bed_as(b, session, 1, 1);
+	ck_assert_int_eq(bed_create(b, complete ? "whole" : "part", 0), 0);
+	inode = b->res.attr.inode;
+	epoch = b->res.epoch;
+	bed_as(b, session, 2, 2);
+	bed_commit(b, inode, epoch, complete, 16 * STATE_BED_MIB);
+	bed_drop_receipt(bed_block(b, first_block + 1, 0, 16 * STATE_BED_MIB), 4);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	bed_as(b, 0, 0, 0);
+	return session;
+}
+
+static void wants_missing(void)
+{
+	pass(2 * REPAIR_WALK_REST_MS);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	ck_assert_uint_eq(b->cmd.intent.index, 4);
+	ck_assert_uint_eq(b->cmd.intent.cause, STATE_CAUSE_MISSING);
+}
+
+static void wants_nothing(void)
+{
+	pass(2 * REPAIR_WALK_REST_MS);
+	ck_assert_uint_eq(next_command(true), 0);
+}
+
+/* Nobody is left who could: it does not take the time that a writer has. */
+START_TEST(test_missing_chunks_of_writers_that_are_gone)
+{
+	uint64_t other, session;
+
+	/* of all sessions none is as old as the commit */
+	begin(8, 1, 1, 1);
+	session = write_short(bed_session(b), true);
+	wants_nothing();
+	(void)bed_session(b);
+	wants_nothing();
+	ck_assert_int_eq(bed_end_session(b, session), 0);
+	wants_missing();
+	finish();
+	/* one is, but the file was given up, and it is not its own */
+	begin(8, 1, 1, 1);
+	other = bed_session(b);
+	pass(1);
+	session = write_short(bed_session(b), false);
+	wants_nothing();
+	ck_assert_int_eq(bed_end_session(b, session), 0);
+	wants_missing();
+	finish();
+	/* one is, and it may have been its own */
+	begin(8, 1, 1, 1);
+	other = bed_session(b);
+	pass(1);
+	session = write_short(bed_session(b), true);
+	wants_nothing();
+	ck_assert_int_eq(bed_end_session(b, session), 0);
+	wants_nothing();
+	ck_assert_int_eq(bed_end_session(b, other), 0);
+	wants_missing();
+	finish();
+}
+END_TEST
+
+START_TEST(test_disks_that_damage_again_and_again)
+{
+	uint16_t type;
 
 	begin(8, 1, 1, 1);
-	bed_commit(b, 2, 1, false, 0);
-	cb = bed_block(b, first_block + 1, 16 * STATE_BED_MIB, 16 * STATE_BED_MIB);
-	bed_drop_receipt(cb, 4);
+	memset(damaged, 0, sizeof(damaged));
+	damaged[3] = 99;
+	ck_assert_uint_eq(next_command(true), 0);
+	/* in two failure domains it is a fault of something else */
+	damaged[3] = damaged[5] = 100;
+	ck_assert_uint_eq(next_command(true), 0);
+	damaged[5] = 99;
+	ck_assert_uint_eq(next_command(true), STATE_CMD_DISK_FAILED);
+	ck_assert_uint_eq(b->cmd.disk_failed.disk, 3);
+	ck_assert_ptr_nonnull(strstr(state_disk_at(&b->s, 3)->error, "100 damaged chunks"));
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	ck_assert_uint_eq(b->cmd.take_out.disk, 3);
+	while (next_command(true) == STATE_CMD_INTENT)
+		;
+	/* nor is it one disk's when a second domain follows, however late in the day */
+	damaged[5] = 100;
+	pass(3600 * 1000 + 1);
+	do /* nobody makes the chunk: its intent ends, and comes again */
+		type = next_command(true);
+	while (type == STATE_CMD_INTENT_END || type == STATE_CMD_INTENT);
+	ck_assert_uint_eq(type, 0);
+	ck_assert_uint_eq(state_disk_at(&b->s, 5)->state, STATE_DISK_UP);
+	/* the day is over for the first one; the interval of domains is, too */
+	damaged[3] = 0;
+	ck_assert_uint_eq(next_command(true), STATE_CMD_DISK_FAILED);
+	ck_assert_uint_eq(b->cmd.disk_failed.disk, 5);
+	finish();
+	/* switched off */
+	begin(8, 1, 1, 1);
+	b->cmd.type = STATE_CMD_CONFIG_SET;
+	b->cmd.config_set = (struct state_cmd_config_set){.name = slice_of("disk.damage_limit", 17), .value = 0};
 	ck_assert_int_eq(state_bed_run(b), 0);
+	damaged[3] = 1000;
+	ck_assert_uint_eq(next_command(true), 0);
+	memset(damaged, 0, sizeof(damaged));
+	finish();
+}
+END_TEST
+
+START_TEST(test_missing_chunks_wait_for_their_writer)
+{
+	begin(8, 1, 1, 1);
+	(void)write_short(bed_session(b), false);
 	ck_assert_uint_eq(next_command(true), 0);
 	pass(59999);
 	ck_assert_uint_eq(next_command(true), 0);
@@ -475,7 +589,8 @@ START_TEST(test_what_fails_waits_outside)
 END_TEST
 
 UNIT_MAIN("plan_repair", test_a_dead_server, test_maintenance, test_least_margin_first,
-	test_missing_chunks_wait_for_their_writer, test_many_at_once_wait, test_the_hold_ends,
+	test_missing_chunks_wait_for_their_writer, test_missing_chunks_of_writers_that_are_gone,
+	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_the_hold_ends,
 	test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits, test_crowded_blocks_spread,
 	test_full_disks_are_no_targets, test_a_target_dies, test_removed_files_are_left_alone,
 	test_open_files_without_a_name_are_repaired, test_without_a_target_they_wait_outside,

@@ -4,13 +4,7 @@
 
 #include <stdio.h>
 #include "tests/lib/disk_bed.h"
-
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
+#include "tests/lib/no_leaks.h"
 
 struct rebuilding {
 	struct bed *b;

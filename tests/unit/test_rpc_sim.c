@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What takes time or chance: crashes, cuts, silence, and long random runs, in the simulator. */
+#include "tests/lib/no_leaks.h"
 #include "tests/lib/rpc_bed.h"
 
 #include "common/base/rng.h"
 
 #define MS ((uint64_t)1000000)
-
-/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
 
 static bool one_held(void *ctx)
 {

@@ -61,11 +61,7 @@ static struct state_cmd_sealed *sealed(uint16_t type, uint8_t index, uint32_t di
 /* Does the reverse index lead from the disk to the block? */
 static bool disk_has(uint32_t disk)
 {
-	struct state_key key;
-	struct slice value;
-
-	state_key_disk_block(&key, disk, block);
-	return kv_get(b->kv, state_key_slice(&key), &value) == 0;
+	return bed_reverse(b, disk, block, block + 1) == 1;
 }
 
 START_TEST(test_a_move)
@@ -82,6 +78,8 @@ START_TEST(test_a_move)
 	ck_assert(row()->chunks[2].present && !row()->crowded);
 	ck_assert_uint_eq(row()->version, 2);
 	ck_assert_ptr_null(state_intent_of(&b->s, block));
+	ck_assert(disk_has(7) && !disk_has(3));
+	state_bed_settle(b->kv);
 	ck_assert(disk_has(7) && !disk_has(3));
 	/* said again: the intent is gone, nothing changes */
 	sealed(STATE_CMD_LOCATION, 2, 7, 256);

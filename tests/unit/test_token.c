@@ -4,8 +4,17 @@
 #include "common/base/err.h"
 #include "tests/lib/unit.h"
 
-static const struct token_key keys[] = {
-	{.id = 3, .key = "an older key of thirty-two byte"}, {.id = 4, .key = "the current key, thirty-two byt"}};
+static const uint8_t raw_keys[2][TOKEN_KEY_BYTES] = {
+	"an older key of thirty-two byte", "the current key, thirty-two byt"};
+static struct token_key keys[2];
+
+static void prepare_keys(void)
+{
+	for (int i = 0; i < 2; i++) {
+		keys[i].id = (uint8_t)(3 + i);
+		hmac_key_init(&keys[i].key, raw_keys[i]);
+	}
+}
 
 static const struct token sample = {
 	.block = 0x0102030405060708,
@@ -20,10 +29,13 @@ static const struct token sample = {
 
 START_TEST(test_sealed_token_opens)
 	{
-		uint8_t bytes[TOKEN_BYTES];
+		uint8_t bytes[TOKEN_BYTES], mac[TOKEN_MAC_BYTES];
 		struct token t;
 
+		prepare_keys();
 		token_seal(&sample, &keys[1], bytes);
+		token_hmac(raw_keys[1], bytes, TOKEN_BYTES - TOKEN_MAC_BYTES, mac);
+		ck_assert_mem_eq(bytes + TOKEN_BYTES - TOKEN_MAC_BYTES, mac, sizeof(mac));
 		ck_assert_int_eq(token_open(slice_of(bytes, sizeof(bytes)), keys, 2, &t), 0);
 		ck_assert_uint_eq(t.block, sample.block);
 		ck_assert_uint_eq(t.expires_ms, sample.expires_ms);
@@ -42,6 +54,7 @@ START_TEST(test_any_changed_bit_is_refused)
 		uint8_t bytes[TOKEN_BYTES];
 		struct token t;
 
+		prepare_keys();
 		token_seal(&sample, &keys[0], bytes);
 		for (size_t bit = 0; bit < TOKEN_BYTES * 8; bit++) {
 			bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -57,6 +70,7 @@ START_TEST(test_wrong_length_and_unknown_key)
 		uint8_t bytes[TOKEN_BYTES + 1] = {0};
 		struct token t;
 
+		prepare_keys();
 		token_seal(&sample, &keys[1], bytes);
 		for (size_t len = 0; len <= sizeof(bytes); len++)
 			ck_assert_int_eq(
@@ -93,7 +107,7 @@ START_TEST(test_receipt_covers_every_field)
 		uint8_t mac[TOKEN_MAC_BYTES];
 
 		for (int i = 0; i < 2; i++)
-			hmac_key_init(&prepared[i], keys[i].key);
+			hmac_key_init(&prepared[i], raw_keys[i]);
 		receipt_mac(&good, &prepared[0], mac);
 		ck_assert_int_eq(receipt_verify(&good, &prepared[0], slice_of(mac, sizeof(mac))), 0);
 		ck_assert_int_eq(receipt_verify(&good, &prepared[1], slice_of(mac, sizeof(mac))), ERR_RECEIPT);

@@ -111,6 +111,8 @@ static void on_done(struct wal_append *append, int code)
 	real_loop_got(&bed->l);
 }
 
+static uint64_t entry_term; /* of the entries, in the log of a replica */
+
 static void append(struct bed *bed)
 {
 	struct entry *e = MEM_NEW(struct entry);
@@ -120,6 +122,7 @@ static void append(struct bed *bed)
 	e->data = mem_alloc(entry_bytes(index));
 	entry_fill(index, e->data);
 	e->append.data = slice_of(e->data, entry_bytes(index));
+	e->append.term = entry_term;
 	e->append.done = on_done;
 	bed->l.expected++;
 	wal_submit(bed->wal, &e->append);
@@ -230,4 +233,99 @@ START_TEST(test_first_index_and_geometry)
 }
 END_TEST
 
-UNIT_MAIN("wal", test_example, test_trim_recycles, test_first_index_and_geometry)
+/* ---- the log of a replica on a real disk; its rules are looked at in test_wal_replica ---- */
+
+struct replica {
+	struct bed bed;
+	struct wal_save save;
+	struct wal_restart restart;
+	struct wal_read read;
+	uint64_t read_bytes;
+};
+
+static void on_saved(struct wal_save *save, int code)
+{
+	ck_assert_int_eq(code, 0);
+	real_loop_got(&CONTAINER_OF(save, struct replica, save)->bed.l);
+}
+
+static void on_restarted(struct wal_restart *restart, int code)
+{
+	ck_assert_int_eq(code, 0);
+	real_loop_got(&CONTAINER_OF(restart, struct replica, restart)->bed.l);
+}
+
+static void on_read(struct wal_read *read, int code)
+{
+	struct replica *r = CONTAINER_OF(read, struct replica, read);
+	uint64_t index, term;
+	struct slice data;
+
+	ck_assert_int_eq(code, 0);
+	while (wal_read_next(read, &index, &term, &data)) {
+		ck_assert_uint_eq(term, 1);
+		ck_assert_uint_eq(data.len, entry_bytes(index));
+		r->read_bytes += data.len;
+	}
+	wal_read_end(read);
+	real_loop_got(&r->bed.l);
+}
+
+static void open_replica(struct replica *r)
+{
+	const struct wal_replica replica = {.cluster = "on a real disk", .replica = 1};
+	const struct wal_options options = {.dir = r->bed.l.dir,
+		.segment_bytes = SEGMENT_BYTES,
+		.buffered = r->bed.l.buffered,
+		.replica = &replica,
+		.on_fatal = on_fatal,
+		.ctx = &r->bed};
+	struct err err = {0};
+	int rc;
+
+	r->bed.replayed_from = r->bed.replayed_to = 0;
+	rc = wal_open(r->bed.l.io, &options, 1, on_replay, &r->bed, &r->bed.wal, &err);
+	ck_assert_msg(rc == 0, "%s", err.text);
+}
+
+START_TEST(test_replica)
+{
+	struct replica r;
+
+	memset(&r, 0, sizeof(r));
+	bed_init(&r.bed);
+	open_replica(&r);
+	r.save = (struct wal_save){.term = 1, .vote = 1, .done = on_saved};
+	r.bed.l.expected = 1;
+	wal_save(r.bed.wal, &r.save);
+	entry_term = 1;
+	append_and_wait(&r.bed, 40);
+	wal_cut(r.bed.wal, 31);
+	r.bed.acknowledged = 30;
+	append_and_wait(&r.bed, 10);
+	close_log(&r.bed);
+
+	open_replica(&r);
+	ck_assert_uint_eq(r.bed.replayed_to, 40);
+	ck_assert_uint_eq(wal_meta(r.bed.wal)->vote, 1);
+	r.read = (struct wal_read){.from = 28, .to = 35, .max_bytes = 1 << 20, .done = on_read};
+	r.bed.l.expected = 1;
+	ck_assert_int_eq(wal_read(r.bed.wal, &r.read), 0);
+	real_loop_wait(&r.bed.l);
+	ck_assert_uint_gt(r.read_bytes, 0);
+	r.restart = (struct wal_restart){.index = 1000, .term = 1, .done = on_restarted};
+	r.bed.l.expected = 1;
+	wal_restart(r.bed.wal, &r.restart);
+	r.bed.acknowledged = 1000;
+	append_and_wait(&r.bed, 10);
+	close_log(&r.bed);
+
+	open_replica(&r);
+	ck_assert_uint_eq(r.bed.replayed_from, 1001);
+	ck_assert_uint_eq(r.bed.replayed_to, 1010);
+	close_log(&r.bed);
+	real_loop_fini(&r.bed.l);
+}
+END_TEST
+
+UNIT_MAIN("wal", test_example, test_trim_recycles, test_first_index_and_geometry, test_replica)

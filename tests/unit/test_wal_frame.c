@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/kv/wal_frame.h"
+#include "common/base/crc32c.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
@@ -15,6 +16,7 @@ static struct slice text(const char *s)
 static struct wal_frame header(void)
 {
 	return (struct wal_frame){
+		.version = WAL_FRAME_PLAIN,
 		.type = WAL_FRAME_ENTRIES,
 		.prev_crc = 0x12345678,
 		.number = 9,
@@ -34,8 +36,8 @@ START_TEST(test_example)
 	size_t body = 0, bytes, peeked, pos = 0;
 	struct slice entry;
 
-	body = wal_frame_put(out, body, text("first"));
-	body = wal_frame_put(out, body, text("second"));
+	body = wal_frame_put(WAL_FRAME_PLAIN, out, body, text("first"));
+	body = wal_frame_put(WAL_FRAME_PLAIN, out, body, text("second"));
 	bytes = wal_frame_encode(out, body, &f);
 	ck_assert_uint_eq(bytes, WAL_FRAME_ALIGN);
 
@@ -176,7 +178,8 @@ START_TEST(test_bytes)
 	struct wal_frame f = header();
 
 	f.entry_count = 1;
-	ck_assert_uint_eq(wal_frame_encode(out, wal_frame_put(out, 0, text("hello")), &f), WAL_FRAME_ALIGN);
+	ck_assert_uint_eq(
+		wal_frame_encode(out, wal_frame_put(WAL_FRAME_PLAIN, out, 0, text("hello")), &f), WAL_FRAME_ALIGN);
 	ck_assert_uint_eq(f.crc, 0xd9fc0e12);
 	memset(out + 4, 0, 4);
 	ck_assert_mem_eq(out, want, sizeof(want));
@@ -189,9 +192,10 @@ START_TEST(test_flipped_bits)
 	struct wal_frame f = header(), got;
 	size_t body, used;
 
-	body = wal_frame_put(out, wal_frame_put(out, 0, text("first")), text("second"));
+	body = wal_frame_put(
+		WAL_FRAME_PLAIN, out, wal_frame_put(WAL_FRAME_PLAIN, out, 0, text("first")), text("second"));
 	wal_frame_encode(out, body, &f);
-	used = WAL_FRAME_HEADER_BYTES + body;
+	used = WAL_FRAME_PLAIN_HEADER_BYTES + body;
 	for (size_t bit = 0; bit < used * 8; bit++) {
 		out[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		ck_assert_int_ne(wal_frame_decode(out, WAL_FRAME_ALIGN, &got), 0);
@@ -208,7 +212,8 @@ END_TEST
 START_TEST(test_nonsense_with_a_good_crc)
 {
 	struct wal_frame f, got;
-	size_t body = wal_frame_put(out, wal_frame_put(out, 0, text("first")), text("second"));
+	size_t body = wal_frame_put(
+		WAL_FRAME_PLAIN, out, wal_frame_put(WAL_FRAME_PLAIN, out, 0, text("first")), text("second"));
 
 #define EXPECT_FORMAT(change)                                                               \
 	do {                                                                                \
@@ -230,7 +235,7 @@ START_TEST(test_nonsense_with_a_good_crc)
 	EXPECT_FORMAT(f.first_index = UINT64_MAX);
 	EXPECT_FORMAT(body += 1); /* a byte behind the last entry */
 	body -= 1;
-	out[WAL_FRAME_HEADER_BYTES + 3] = 0xff; /* the first entry's length */
+	out[WAL_FRAME_PLAIN_HEADER_BYTES + 3] = 0xff; /* the first entry's length */
 	EXPECT_FORMAT();
 #undef EXPECT_FORMAT
 }
@@ -244,9 +249,9 @@ START_TEST(test_greatest_frame)
 	struct slice e;
 
 	memset(entry, 0xab, LIMIT_LOG_ENTRY_BYTES);
-	body = wal_frame_put(out, body, slice_of(entry, LIMIT_LOG_ENTRY_BYTES));
-	room = WAL_FRAME_BODY_MAX_BYTES - body - WAL_FRAME_ENTRY_HEADER_BYTES;
-	body = wal_frame_put(out, body, slice_of(entry, room));
+	body = wal_frame_put(WAL_FRAME_PLAIN, out, body, slice_of(entry, LIMIT_LOG_ENTRY_BYTES));
+	room = wal_frame_body_max(WAL_FRAME_PLAIN) - body - WAL_FRAME_ENTRY_HEADER_BYTES;
+	body = wal_frame_put(WAL_FRAME_PLAIN, out, body, slice_of(entry, room));
 	bytes = wal_frame_encode(out, body, &f);
 	ck_assert_uint_eq(bytes, WAL_FRAME_MAX_BYTES);
 	ck_assert_int_eq(wal_frame_decode(out, bytes, &got), 0);
@@ -258,4 +263,112 @@ START_TEST(test_greatest_frame)
 }
 END_TEST
 
-UNIT_MAIN("wal_frame", test_example, test_bytes, test_flipped_bits, test_nonsense_with_a_good_crc, test_greatest_frame)
+static struct wal_frame header_with_terms(void)
+{
+	struct wal_frame f = header();
+
+	f.version = WAL_FRAME_TERMS;
+	f.term = 5;
+	f.prev_term = 4;
+	f.commit = 98;
+	return f;
+}
+
+/* What a frame with terms has beside a plain one: the bytes of docs/FORMATS.md, and its greatest body. */
+START_TEST(test_terms)
+{
+	static const uint8_t want[] = {5, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 98, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		0, 0, 0, 0, 0, 5, 0, 0, 0, 'h', 'e', 'l', 'l', 'o', 0};
+	struct wal_frame f = header_with_terms(), got;
+	uint8_t plain[WAL_FRAME_PLAIN_HEADER_BYTES];
+	size_t pos = 0, body;
+	static uint8_t zeros[200000];
+	struct slice entry;
+
+	f.entry_count = 1;
+	wal_frame_encode(out, wal_frame_put(WAL_FRAME_TERMS, out, 0, text("hello")), &f);
+	ck_assert_mem_eq(out + 96, want, sizeof(want));
+	ck_assert_int_eq(wal_frame_decode(out, WAL_FRAME_ALIGN, &got), 0);
+	ck_assert(got.term == 5 && got.prev_term == 4 && got.commit == 98);
+	ck_assert(wal_frame_next(&got, &pos, &entry));
+	ck_assert_int_eq(slice_compare(entry, text("hello")), 0);
+	memcpy(plain, out, sizeof(plain));
+	f.version = WAL_FRAME_PLAIN;
+	wal_frame_encode(out, wal_frame_put(WAL_FRAME_PLAIN, out, 0, text("hello")), &f);
+	ck_assert_uint_eq(plain[8], 2);
+	plain[8] = 1;
+	ck_assert_mem_eq(plain + 8, out + 8, sizeof(plain) - 8);
+	for (body = 0; body + 4 + 200000 <= wal_frame_body_max(WAL_FRAME_TERMS);)
+		body = wal_frame_put(WAL_FRAME_TERMS, out, body, slice_of(zeros, 200000));
+	body = wal_frame_put(WAL_FRAME_TERMS, out, body,
+		slice_of(zeros, wal_frame_body_max(WAL_FRAME_TERMS) - body - WAL_FRAME_ENTRY_HEADER_BYTES));
+	f = header_with_terms();
+	f.entry_count = 3;
+	ck_assert_uint_eq(wal_frame_encode(out, body, &f), WAL_FRAME_MAX_BYTES);
+	ck_assert_int_eq(wal_frame_decode(out, WAL_FRAME_MAX_BYTES, &got), 0);
+}
+END_TEST
+
+START_TEST(test_nonsense_with_terms)
+{
+	struct wal_frame f, got;
+	size_t body = wal_frame_put(WAL_FRAME_TERMS, out, 0, text("first"));
+
+#define EXPECT(code, change)                                                          \
+	do {                                                                          \
+		f = header_with_terms();                                              \
+		f.entry_count = 1;                                                    \
+		change;                                                               \
+		wal_frame_encode(out, f.entry_count ? body : 0, &f);                  \
+		ck_assert_int_eq(wal_frame_decode(out, WAL_FRAME_ALIGN, &got), code); \
+	} while (0)
+	EXPECT(0, );
+	EXPECT(ERR_FORMAT, f.commit = 100);
+	EXPECT(ERR_FORMAT, f.term = 3);
+	EXPECT(ERR_FORMAT, f.term = f.prev_term = 0);
+	EXPECT(ERR_FORMAT, f.type = WAL_FRAME_CUT);
+	EXPECT(ERR_FORMAT, f.type = WAL_FRAME_BASE);
+	EXPECT(ERR_FORMAT, f.type = WAL_FRAME_BASE + 1);
+	EXPECT(0, (f.entry_count = 0, f.type = WAL_FRAME_CUT, f.term = 4));
+	EXPECT(ERR_FORMAT, (f.entry_count = 0, f.type = WAL_FRAME_CUT));
+	EXPECT(0, (f.entry_count = 0, f.type = WAL_FRAME_BASE, f.term = f.prev_term = 0));
+#undef EXPECT
+}
+END_TEST
+
+static void set_crc(size_t used)
+{
+	uint32_t crc = crc32c(out + 8, used - 8);
+
+	memcpy(out + 4, &crc, sizeof(crc));
+}
+
+/* What a newer build wrote says so under its CRC; what damage makes look like it does not. */
+START_TEST(test_versions_not_known)
+{
+	struct wal_frame f = header(), got;
+	size_t bytes = 0, body = wal_frame_put(WAL_FRAME_TERMS, out, 0, text("x"));
+
+	f.version = WAL_FRAME_TERMS;
+	f.entry_count = 1;
+	f.term = f.prev_term = 1;
+	wal_frame_encode(out, body, &f);
+	for (int version = 3; version < 0x10000; version = version * 5 - 1) {
+		out[8] = (uint8_t)version;
+		out[9] = (uint8_t)(version >> 8);
+		ck_assert_int_eq(wal_frame_peek(out, &got, &bytes), ERR_VERSION);
+		ck_assert_uint_eq(bytes, WAL_FRAME_ALIGN);
+		ck_assert_int_eq(wal_frame_decode(out, bytes, &got), ERR_CORRUPT);
+		set_crc(WAL_FRAME_TERMS_HEADER_BYTES + body);
+		ck_assert_int_eq(wal_frame_decode(out, bytes, &got), ERR_VERSION);
+		out[120] ^= 1;
+	}
+	out[15] = 1; /* more than any frame has */
+	ck_assert_int_eq(wal_frame_peek(out, &got, &bytes), ERR_FORMAT);
+	out[15] = out[8] = out[9] = 0;
+	ck_assert_int_eq(wal_frame_peek(out, &got, &bytes), ERR_FORMAT);
+}
+END_TEST
+
+UNIT_MAIN("wal_frame", test_example, test_bytes, test_flipped_bits, test_nonsense_with_a_good_crc, test_greatest_frame,
+	test_terms, test_nonsense_with_terms, test_versions_not_known)

@@ -39,7 +39,8 @@ static void bed_init(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
 	real_loop_init(&bed->l);
-	bed->forge.next = (struct wal_frame){.number = 1,
+	bed->forge.next = (struct wal_frame){.version = WAL_FRAME_PLAIN,
+		.number = 1,
 		.first_index = 1,
 		.segment = 1,
 		.segment_bytes = SEGMENT_BYTES,
@@ -72,9 +73,9 @@ static void add(struct forge *f, enum wal_frame_type type, uint32_t entries, siz
 
 		memset(entry, (int)index, bytes);
 		memcpy(entry, &index, sizeof(index));
-		body = wal_frame_put(out, body, slice_of(entry, bytes));
+		body = wal_frame_put(WAL_FRAME_PLAIN, out, body, slice_of(entry, bytes));
 	}
-	len = wal_frame_bytes(body);
+	len = wal_frame_bytes(WAL_FRAME_PLAIN, body);
 	if (f->offset + len > SEGMENT_BYTES) {
 		f->offset = 0;
 		f->next.segment++;
@@ -86,7 +87,7 @@ static void add(struct forge *f, enum wal_frame_type type, uint32_t entries, siz
 	memcpy(image(f, f->next.segment) + f->offset, out, len);
 	f->frame[f->frames].segment = f->next.segment;
 	f->frame[f->frames].offset = f->offset;
-	f->frame[f->frames].bytes = WAL_FRAME_HEADER_BYTES + body;
+	f->frame[f->frames].bytes = WAL_FRAME_PLAIN_HEADER_BYTES + body;
 	f->frame[f->frames].first_index = f->next.first_index;
 	f->frame[f->frames].entries = entries;
 	f->frames++;
@@ -266,7 +267,7 @@ START_TEST(test_damage_anywhere)
 	ck_assert_uint_eq(bed.forge.next.segment, 2);
 	image(&bed.forge, 3); /* a ready one */
 	for (uint32_t n = 1; n <= last; n++) {
-		uint64_t at = rng_chance(&rng, 1, 2) ? rng_below(&rng, WAL_FRAME_HEADER_BYTES)
+		uint64_t at = rng_chance(&rng, 1, 2) ? rng_below(&rng, WAL_FRAME_PLAIN_HEADER_BYTES)
 						     : rng_below(&rng, bed.forge.frame[n - 1].bytes);
 
 		flip(&bed.forge, n, at);
@@ -375,7 +376,7 @@ START_TEST(test_stale_frame_behind_a_cut)
 	add(&bed.forge, WAL_FRAME_ENTRIES, 1, 100, 1);
 	add(&bed.forge, WAL_FRAME_MARK, 0, 0, 2);
 	add(&bed.forge, WAL_FRAME_ENTRIES, 1, 100, 2);
-	flip(&bed.forge, 3, 8);
+	flip(&bed.forge, 3, 16);
 	write_files(&bed);
 	expect_log_to(&bed, 1);
 	bed_fini(&bed);

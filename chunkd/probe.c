@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chunkd/probe.h"
+
+#include "chunkd/daemon.h"
+#include "common/base/mem.h"
+
+static const uint64_t MS_NS = 1000 * 1000;
+
+struct probe {
+	struct probes *all;
+	struct disk *disk;
+	struct io_op op;
+	struct iovec iov;
+	uint64_t began_ns;
+	uint64_t wrong_ns; /* since then each went wrong; 0: the last one was good */
+};
+
+struct probes {
+	struct chunkd *ch;
+	struct io_op timer;
+	uint64_t due_ns;      /* of the timer */
+	bool sooner;          /* it is being cancelled, to be set anew */
+	uint64_t answered_ns; /* when the last write that ended began, of whichever disk */
+	uint8_t bytes[PROBE_BYTES];
+	struct probe *each; /* one a disk */
+	bool closing;
+	void (*closed)(void *ctx);
+	void *closed_ctx;
+};
+
+static void on_timer(struct io_op *op);
+
+static void set_timer(struct probes *p, uint64_t at_ns)
+{
+	p->due_ns = at_ns;
+	io_prep_timer(&p->timer, at_ns, on_timer);
+	io_submit(p->ch->io, &p->timer);
+}
+
+static void maybe_closed(struct probes *p)
+{
+	void (*closed)(void *ctx) = p->closed;
+	void *ctx = p->closed_ctx;
+	bool busy = io_pending(&p->timer);
+
+	for (size_t i = 0; i < p->ch->disk_count; i++)
+		busy = busy || io_pending(&p->each[i].op);
+	if (!p->closing || busy)
+		return;
+	mem_free(p->each);
+	mem_free(p);
+	closed(ctx);
+}
+
+static void fail(struct probe *probe, int code, const char *what)
+{
+	disk_fail(probe->disk, code, what);
+	registrar_kick(probe->all->ch);
+}
+
+bool probe_says_gone(uint64_t waited_ms, uint32_t disks, bool others_answer)
+{
+	return waited_ms >= (disks == 1 || others_answer ? PROBE_GONE_MS : PROBE_ALL_GONE_MS);
+}
+
+static void on_written(struct io_op *op)
+{
+	struct probe *probe = CONTAINER_OF(op, struct probe, op);
+
+	if (probe->began_ns > probe->all->answered_ns)
+		probe->all->answered_ns = probe->began_ns;
+	/* A full disk is there. */
+	if (op->result >= 0 || op->result == ERR_NOSPC)
+		probe->wrong_ns = 0;
+	else if (!probe->wrong_ns)
+		probe->wrong_ns = probe->began_ns;
+	else if (probe->began_ns - probe->wrong_ns >= PROBE_GONE_MS * MS_NS)
+		fail(probe, (int)op->result, "small writes, to see whether it is there, failed for a while");
+	maybe_closed(probe->all);
+}
+
+static uint32_t disks_left(const struct probes *p)
+{
+	uint32_t left = 0;
+
+	for (size_t i = 0; i < p->ch->disk_count; i++)
+		left += !p->ch->disks[i]->failed;
+	return left;
+}
+
+static void look(struct probe *probe)
+{
+	struct io *io = probe->all->ch->io;
+	uint64_t now_ns = io_now_ns(io);
+
+	if (probe->disk->failed)
+		return;
+	if (io_pending(&probe->op)) {
+		if (probe_says_gone((now_ns - probe->began_ns) / MS_NS, disks_left(probe->all),
+			    probe->all->answered_ns > probe->began_ns))
+			fail(probe, ERR_TIMEDOUT, "a small write, to see whether it is there, does not end");
+		return;
+	}
+	probe->began_ns = now_ns;
+	probe->iov = (struct iovec){probe->all->bytes, PROBE_BYTES};
+	io_prep_write(&probe->op, probe->disk->lock_fd, &probe->iov, 1, 0, IO_DSYNC, on_written);
+	io_submit(io, &probe->op);
+}
+
+static void on_timer(struct io_op *op)
+{
+	struct probes *p = CONTAINER_OF(op, struct probes, timer);
+	uint64_t now_ns = io_now_ns(p->ch->io);
+
+	if (p->closing) {
+		maybe_closed(p);
+		return;
+	}
+	if (p->sooner) {
+		p->sooner = false;
+		set_timer(p, now_ns + PROBE_SOON_MS * MS_NS);
+		return;
+	}
+	for (size_t i = 0; i < p->ch->disk_count; i++)
+		look(&p->each[i]);
+	set_timer(p, now_ns + PROBE_MS * MS_NS);
+}
+
+void probes_soon(struct probes *p)
+{
+	if (p->closing || p->sooner || p->due_ns <= io_now_ns(p->ch->io) + PROBE_SOON_MS * MS_NS)
+		return;
+	p->sooner = true;
+	io_cancel(p->ch->io, &p->timer);
+}
+
+struct probes *probes_new(struct chunkd *ch)
+{
+	struct probes *p = MEM_NEW(struct probes);
+
+	p->ch = ch;
+	p->each = mem_array(ch->disk_count, sizeof(*p->each));
+	for (size_t i = 0; i < ch->disk_count; i++) {
+		p->each[i].all = p;
+		p->each[i].disk = ch->disks[i];
+	}
+	set_timer(p, io_now_ns(ch->io) + PROBE_MS * MS_NS);
+	return p;
+}
+
+void probes_close(struct probes *p, void (*closed)(void *ctx), void *ctx)
+{
+	p->closing = true;
+	p->closed = closed;
+	p->closed_ctx = ctx;
+	io_cancel(p->ch->io, &p->timer);
+	maybe_closed(p);
+}

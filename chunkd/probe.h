@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probe: is each disk still there? Every PROBE_MS, and soon after a read of it failed, a few bytes are written to its lock file and made
+ * durable. A disk fails by its writes (disk.h), and one that nobody writes to would go unnoticed: its chunks would be found unreadable one
+ * by one, by their readers, instead of being lost all at once. It fails when no such write was good for PROBE_GONE_MS since one went wrong, or
+ * one does not end for so long: a path that is away for a moment takes nothing with it, for nothing else was written. One that does not end says
+ * something of its disk only if that of another disk, begun later, does: without io_uring a disk that hangs holds the threads of all. When
+ * none of several ends for PROBE_ALL_GONE_MS they all fail.
+ */
+#ifndef CHUNKD_PROBE_H
+#define CHUNKD_PROBE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "chunkd/disk.h"
+
+struct chunkd;
+struct probes;
+
+enum {
+	PROBE_MS = 10 * 1000,
+	PROBE_SOON_MS = 1000,      /* after a failed read */
+	PROBE_GONE_MS = 30 * 1000, /* less than metad waits before it takes a copy that cannot be read for lost */
+	PROBE_ALL_GONE_MS = 5 * 60 * 1000,
+	PROBE_BYTES = 512,
+};
+
+/* Is the disk gone, whose write has not ended for so long, of so many that have not failed? others_answer: one of theirs, begun later, ended. */
+bool probe_says_gone(uint64_t waited_ms, uint32_t disks, bool others_answer);
+
+/* For the disks that the server has open; they stay open until it is closed. */
+struct probes *probes_new(struct chunkd *chunkd);
+/* Something was wrong with a read. */
+void probes_soon(struct probes *probes);
+/* Waits for what is being written. `closed` is called from inside if that is nothing. */
+void probes_close(struct probes *probes, void (*closed)(void *ctx), void *ctx);
+
+#endif

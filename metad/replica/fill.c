@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What needs the bodies of entries: messages that ask for them, and apply. From memory, or read back from the log. */
+#include "metad/replica/replica_private.h"
+
+#include "common/base/check.h"
+
+static void read_done(struct wal_read *read, int code)
+{
+	struct reader *reader = CONTAINER_OF(read, struct reader, read);
+
+	reader->busy = false;
+	reader->code = code;
+	if (reader->r->stopped || reader->r->closing) {
+		wal_read_end(read);
+		return;
+	}
+	reader->ready = true;
+	replica__kick(reader->r);
+}
+
+int replica__read(struct replica *r, struct reader *reader, uint64_t from, uint64_t to, uint32_t max_bytes)
+{
+	int rc;
+
+	CHECK(!reader->busy && !reader->ready);
+	reader->r = r;
+	reader->read = (struct wal_read){.from = from, .to = to, .max_bytes = max_bytes, .done = read_done};
+	rc = wal_read(r->wal, &reader->read);
+	reader->busy = rc == 0;
+	return rc;
+}
+
+/* ---- messages ---- */
+
+struct filling {
+	struct replica_body bodies[REPLICA_BODIES_MAX];
+	uint32_t count;
+	bool has_config; /* the last one: a message ends there */
+	struct raft_config config;
+};
+
+/* False: it does not belong to it any more. */
+static bool take(struct filling *f, uint64_t index, uint64_t term, struct slice data)
+{
+	enum body_kind kind;
+
+	if (f->count == REPLICA_BODIES_MAX || f->has_config)
+		return false;
+	CHECK(body_decode(data, index, &kind, &f->config) == 0); /* was looked at when it came, or was opened */
+	f->has_config = kind == BODY_CONFIG;
+	f->bodies[f->count++] = (struct replica_body){term, data};
+	return true;
+}
+
+static void take_cached(struct replica *r, const struct raft_message *m, struct filling *f)
+{
+	uint64_t bytes = 0, index = m->append.prev_index + 1;
+	const struct entry *e;
+
+	while (index <= r->core.last_index && (e = cache_at(&r->cache, index))) {
+		bytes += e->append.data.len;
+		if ((f->count && bytes > m->append.room_bytes) || !take(f, index, e->append.term, e->append.data))
+			return;
+		index++;
+	}
+}
+
+static void take_read(struct reader *reader, struct filling *f)
+{
+	uint64_t index, term;
+	struct slice data;
+
+	while (wal_read_next(&reader->read, &index, &term, &data))
+		if (!take(f, index, term, data))
+			return;
+}
+
+static uint32_t runs_of(const struct replica *r, uint64_t first, uint64_t last, struct raft_run *runs)
+{
+	uint32_t count = 0;
+
+	for (uint64_t i = first; i <= last; i++) {
+		uint64_t term = replica__term_at(r, i);
+
+		if (term && (count == 0 || runs[count - 1].term != term))
+			runs[count++] = (struct raft_run){i, term};
+	}
+	return count;
+}
+
+static bool stands(const struct replica *r, const struct raft_message *m)
+{
+	return r->core.role == RAFT_LEADER && r->core.term == m->term;
+}
+
+/* Sends what was gathered, if the message still stands; the core is told in any case. */
+static void send_filled(struct replica *r, const struct raft_message *wanted, struct filling *f)
+{
+	struct raft_message m = *wanted;
+	struct raft_event sent = {.type = RAFT_SENT, .peer = m.to, .term = m.term};
+	struct raft_run runs[REPLICA_BODIES_MAX + 1];
+	uint64_t prev = m.append.prev_index, last = prev + f->count;
+
+	if (stands(r, &m) && (f->count > 0 || m.append.room_bytes == 0) &&
+		raft_fill(&r->core, &m, last, runs, runs_of(r, prev, last, runs))) {
+		uint32_t count = (uint32_t)(m.append.last - prev);
+
+		if (count == f->count && f->has_config) {
+			m.append.has_config = true;
+			m.append.config = f->config;
+		}
+		r->options.send(r->options.ctx, &m, f->bodies, count);
+		for (uint32_t i = 0; i < count; i++)
+			sent.bytes += (uint32_t)f->bodies[i].data.len;
+		sent.index = count ? m.append.last : 0;
+	}
+	replica__step(r, &sent);
+}
+
+void replica__fill_want(struct replica *r, const struct raft_message *message)
+{
+	struct fill *at = NULL;
+
+	for (uint32_t i = 0; i < RAFT_MEMBERS_MAX && (!at || at->message.to != message->to); i++) {
+		struct fill *f = &r->fills[i];
+		bool idle = !f->wanted && !f->reader.busy && !f->reader.ready;
+
+		if (f->message.to == message->to || (idle && !at))
+			at = f;
+	}
+	CHECK(at);
+	at->message = *message;
+	at->wanted = true;
+}
+
+static void fill_from_cache(struct replica *r, struct fill *fill)
+{
+	struct filling f;
+
+	f.count = 0;
+	f.has_config = false;
+	fill->wanted = false;
+	if (fill->message.append.room_bytes)
+		take_cached(r, &fill->message, &f);
+	r->counts.fills_cached += f.count > 0;
+	send_filled(r, &fill->message, &f);
+}
+
+static void fill_from_read(struct replica *r, struct fill *fill)
+{
+	struct filling f;
+
+	f.count = 0;
+	f.has_config = false;
+	fill->wanted = fill->reader.ready = false;
+	/* A message of a later leadership may have taken the place of that which the read was for. */
+	if (fill->reader.code == 0 && fill->reader.read.from == fill->message.append.prev_index + 1)
+		take_read(&fill->reader, &f);
+	r->counts.fills_read += f.count > 0;
+	send_filled(r, &fill->message, &f);
+	wal_read_end(&fill->reader.read);
+}
+
+bool replica__fill_work(struct replica *r)
+{
+	for (uint32_t i = 0; i < RAFT_MEMBERS_MAX; i++) {
+		struct fill *fill = &r->fills[i];
+		const struct raft_message *m = &fill->message;
+		uint64_t first = m->append.prev_index + 1;
+
+		if (fill->reader.ready) {
+			fill_from_read(r, fill);
+			return true;
+		}
+		if (!fill->wanted || fill->reader.busy)
+			continue;
+		if (m->append.room_bytes && stands(r, m) && !cache_at(&r->cache, first)) {
+			/* What cannot be read now is tried with the next tick. */
+			replica__read(r, &fill->reader, first, first + REPLICA_BODIES_MAX - 1, m->append.room_bytes);
+			continue;
+		}
+		fill_from_cache(r, fill);
+		return true;
+	}
+	return false;
+}
+
+/* ---- apply ---- */
+
+static void answer(struct replica *r, uint64_t index, uint64_t term)
+{
+	while (!list_empty(&r->taken)) {
+		struct replica_submit *s = LIST_ENTRY(r->taken.next, struct replica_submit, link);
+
+		/* Behind an applied entry of a later term none of an earlier one can ever be committed. */
+		if (s->index > index && s->term >= term)
+			return;
+		list_remove(&s->link);
+		r->submit_count--;
+		s->done(s, s->index == index && s->term == term ? 0 : ERR_CANCELED);
+	}
+}
+
+static void apply_one(struct replica *r, uint64_t index, uint64_t term, struct slice data)
+{
+	struct raft_config config;
+	enum body_kind kind;
+
+	CHECK(index == r->applied + 1);
+	CHECK(body_decode(data, index, &kind, &config) == 0);
+	r->applied = index;
+	r->options.apply(r->options.ctx, index, term, kind,
+		kind == BODY_COMMANDS ? slice_of(data.data + 1, data.len - 1) : slice_of(NULL, 0));
+	answer(r, index, term);
+}
+
+static void apply_read(struct replica *r)
+{
+	struct reader *reader = &r->apply_reader;
+	uint64_t index, term;
+	struct slice data;
+
+	reader->ready = false;
+	while (!r->closing && reader->code == 0 && wal_read_next(&reader->read, &index, &term, &data))
+		apply_one(r, index, term, data);
+	wal_read_end(&reader->read);
+}
+
+bool replica__apply_work(struct replica *r)
+{
+	uint64_t to = r->core.commit < r->core.persisted ? r->core.commit : r->core.persisted;
+	const struct entry *e;
+	int code;
+
+	if (r->apply_reader.ready) {
+		apply_read(r);
+		return true;
+	}
+	if (r->applied >= to || r->apply_reader.busy)
+		return false;
+	e = cache_at(&r->cache, r->applied + 1);
+	if (e) {
+		apply_one(r, e->append.index, e->append.term, e->append.data);
+		return true;
+	}
+	/* It is durable and committed, so it is there, and stays. A log that failed says so itself, at the end of the turn. */
+	code = replica__read(r, &r->apply_reader, r->applied + 1, to, WAL_READ_BYTES);
+	if (code == ERR_NOENT || code == ERR_AGAIN)
+		replica__stop(r, ERR_CORRUPT, "a committed entry is not in the log");
+	return false;
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Start, founding, end, and the ways in: what comes is queued, and the pump (work.c) runs at the end of the turn. */
+#include "metad/replica/replica_private.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/base/mem.h"
+
+_Static_assert(sizeof(struct wal_run) == sizeof(struct raft_run), "the log's runs are the core's");
+
+static void close_if_quiet(struct replica *r);
+
+void replica__kick(struct replica *r)
+{
+	io_at_turn_end(r->io, &r->hook);
+}
+
+static void run_hook(struct io_turn_hook *hook)
+{
+	struct replica *r = CONTAINER_OF(hook, struct replica, hook);
+
+	replica__work(r);
+	if (r->closing)
+		close_if_quiet(r);
+}
+
+static void fail_submits(struct replica *r, struct list *submits, int code)
+{
+	struct list *node;
+
+	while ((node = list_pop_front(submits))) {
+		struct replica_submit *s = LIST_ENTRY(node, struct replica_submit, link);
+
+		r->submit_count--;
+		s->done(s, code);
+	}
+}
+
+void replica__stop(struct replica *r, int code, const char *text)
+{
+	if (r->stopped)
+		return;
+	r->stopped = code;
+	fail_submits(r, &r->taken, code);
+	fail_submits(r, &r->submits, code);
+	r->options.on_stop(r->options.ctx, code, text);
+}
+
+static void on_fatal(void *ctx, int code, const char *text)
+{
+	replica__stop(ctx, code, text);
+}
+
+/* ---- start ---- */
+
+static void on_timer(struct io_op *op);
+
+static void arm(struct replica *r)
+{
+	uint64_t ms = r->options.raft.heartbeat_ms / 4;
+
+	io_prep_timer(&r->timer, io_now_ns(r->io) + (ms ? ms : 1) * 1000000, on_timer);
+	io_submit(r->io, &r->timer);
+}
+
+static void on_timer(struct io_op *op)
+{
+	struct replica *r = CONTAINER_OF(op, struct replica, timer);
+
+	replica__kick(r);
+	if (r->closing || r->stopped)
+		return;
+	r->tick = true;
+	arm(r);
+}
+
+static int start(struct replica *r, struct err *err)
+{
+	const struct wal_index *index = wal_index(r->wal);
+	struct raft_boot boot = {.term = wal_meta(r->wal)->term,
+		.vote = wal_meta(r->wal)->vote,
+		.last_index = wal_index_last(index),
+		.config = r->config,
+		.config_before = r->config_before,
+		.commit = wal_commit(r->wal)};
+	struct wal_run *runs = wal_index_runs(index, &boot.run_count);
+	uint32_t skip = boot.run_count > RAFT_RUNS_MAX ? boot.run_count - RAFT_RUNS_MAX : 0;
+	struct raft_run *last = mem_array(RAFT_RUNS_MAX, sizeof(last[0]));
+	int rc;
+
+	boot.run_count -= skip;
+	for (uint32_t i = 0; i < boot.run_count; i++)
+		last[i] = (struct raft_run){runs[skip + i].first, runs[skip + i].term};
+	boot.runs = last;
+	if (boot.commit < r->applied)
+		boot.commit = r->applied;
+	rc = raft_init(&r->core, &r->options.raft, &boot, io_now_ns(r->io) / 1000000);
+	mem_free(runs);
+	mem_free(last);
+	if (rc)
+		return err_set(err, rc, "%s: the log contradicts itself, or the state is of another", r->options.dir);
+	r->log_epoch = r->core.epoch;
+	r->started = true;
+	arm(r);
+	replica__kick(r);
+	return 0;
+}
+
+/* The first entry of a founder is durable: from here on it is as after any restart. */
+static void founded(void *ctx, uint64_t index)
+{
+	struct replica *r = ctx;
+	struct err err;
+	int rc;
+
+	replica__kick(r);
+	if (r->started || r->closing || r->stopped)
+		return;
+	CHECK(index == 1);
+	rc = start(r, &err);
+	if (rc)
+		replica__stop(r, rc, err.text);
+}
+
+static void found_saved(struct wal_save *save, int code)
+{
+	struct replica *r = CONTAINER_OF(save, struct replica, save);
+	uint8_t config[BODY_CONFIG_BYTES_MAX];
+
+	r->saving = false;
+	if (code == 0 && !r->closing)
+		replica__append(r, entry_new(1, config, body_encode_config(&r->found, config), slice_of(NULL, 0)));
+	replica__kick(r);
+}
+
+static void found(struct replica *r)
+{
+	r->config = r->found;
+	r->saving = true;
+	r->save = (struct wal_save){.term = 1, .vote = wal_meta(r->wal)->vote, .done = found_saved};
+	wal_save(r->wal, &r->save);
+}
+
+static int on_entry(void *ctx, uint64_t index, struct slice data, struct err *err)
+{
+	struct replica *r = ctx;
+	struct raft_config config;
+	enum body_kind kind;
+	int rc = body_decode(data, index, &kind, &config);
+
+	if (rc)
+		return err_set(
+			err, rc, "%s: entry %" PRIu64 " is of no kind that is known here", r->options.dir, index);
+	if (kind == BODY_CONFIG) {
+		r->config_before = r->config;
+		r->config = config;
+	}
+	return 0;
+}
+
+static int open_log(struct replica *r, struct err *err)
+{
+	const struct wal_options options = {.dir = r->options.dir,
+		.segment_bytes = r->options.segment_bytes,
+		.buffered = r->options.buffered,
+		.replica = &r->wal_replica,
+		.on_fatal = on_fatal,
+		.ctx = r};
+	int rc = wal_open(r->io, &options, 1, on_entry, r, &r->wal, err);
+
+	if (rc)
+		return rc;
+	if (wal_index(r->wal)->base_index != 0)
+		rc = err_set(err, ERR_OPNOTSUPP, "%s: the log begins behind a snapshot, which this build cannot read",
+			r->options.dir);
+	else if (r->options.found && wal_index_last(wal_index(r->wal)) == 0)
+		found(r);
+	else
+		rc = start(r, err);
+	if (rc)
+		wal_abandon(r->wal);
+	return rc;
+}
+
+int replica_open(struct io *io, const struct replica_options *options, struct replica **ret_replica, struct err *err)
+{
+	struct replica *r = MEM_NEW(struct replica);
+	int rc;
+
+	r->io = io;
+	r->options = *options;
+	if (options->found) {
+		r->found = *options->found;
+		r->found.index = 1;
+		r->options.found = &r->found;
+	}
+	r->wal_replica.replica = options->raft.id;
+	r->wal_replica.on_durable = founded;
+	memcpy(r->wal_replica.cluster, options->cluster, WAL_ID_BYTES);
+	r->applied = options->applied;
+	list_init(&r->received);
+	list_init(&r->submits);
+	list_init(&r->taken);
+	io_turn_hook_init(&r->hook, run_hook);
+	rc = open_log(r, err);
+	if (rc) {
+		mem_free(r);
+		return rc;
+	}
+	*ret_replica = r;
+	return 0;
+}
+
+/* ---- ways in ---- */
+
+int replica_submit(struct replica *r, struct replica_submit *submit)
+{
+	CHECK(submit->data.len > 0 && submit->data.len < LIMIT_LOG_ENTRY_BYTES);
+	if (r->stopped || r->closing)
+		return ERR_STOPPED;
+	if (r->submit_count == REPLICA_SUBMITS_MAX)
+		return ERR_OVERLOADED;
+	submit->index = submit->term = 0;
+	r->submit_count++;
+	list_push_back(&r->submits, &submit->link);
+	replica__kick(r);
+	return 0;
+}
+
+static bool configs_equal(const struct raft_config *a, const struct raft_config *b)
+{
+	if (a->index != b->index || a->count != b->count || a->last_id != b->last_id)
+		return false;
+	for (uint32_t i = 0; i < a->count; i++)
+		if (a->members[i].id != b->members[i].id || a->members[i].voter != b->members[i].voter)
+			return false;
+	return true;
+}
+
+static bool bodies_are_sane(const struct raft_message *m, const struct replica_body *bodies, uint32_t count)
+{
+	if (m->type != RAFT_APPEND)
+		return count == 0;
+	if (count > REPLICA_BODIES_MAX || count != m->append.last - m->append.prev_index)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t index = m->append.prev_index + 1 + i;
+		struct raft_config config;
+		enum body_kind kind;
+
+		if (bodies[i].data.len > LIMIT_LOG_ENTRY_BYTES || bodies[i].term != raft_message_term(m, index) ||
+			body_decode(bodies[i].data, index, &kind, &config) != 0)
+			return false;
+		if ((kind == BODY_CONFIG) != (m->append.has_config && index == m->append.last))
+			return false;
+		if (kind == BODY_CONFIG && !configs_equal(&config, &m->append.config))
+			return false;
+	}
+	return true;
+}
+
+void replica_receive(
+	struct replica *r, const struct raft_message *message, const struct replica_body *bodies, uint32_t count)
+{
+	struct inbound *in;
+
+	if (!r->started || r->stopped || r->closing)
+		return;
+	if (message->to != r->options.raft.id || raft_message_check(message) != 0 ||
+		!bodies_are_sane(message, bodies, count)) {
+		r->counts.malformed++;
+		return;
+	}
+	if (message->type == RAFT_SNAPSHOT) {
+		r->counts.unsupported++;
+		return;
+	}
+	if (r->received_count == REPLICA_MESSAGES_MAX) {
+		r->counts.dropped++;
+		return;
+	}
+	in = mem_zalloc(sizeof(*in) + count * sizeof(in->entries[0]));
+	in->message = *message;
+	in->count = count;
+	for (uint32_t i = 0; i < count; i++)
+		in->entries[i] = entry_new(bodies[i].term, NULL, 0, bodies[i].data);
+	list_push_back(&r->received, &in->link);
+	r->received_count++;
+	replica__kick(r);
+}
+
+/* ---- end ---- */
+
+static void close_if_quiet(struct replica *r)
+{
+	void (*closed)(void *ctx, int code) = r->closed;
+	void *ctx = r->closed_ctx;
+	int code = r->close_code;
+
+	if (!r->wal_closed || io_pending(&r->timer))
+		return;
+	io_turn_hook_remove(r->io, &r->hook);
+	mem_free(r);
+	closed(ctx, code);
+}
+
+static void on_wal_closed(void *ctx, int code)
+{
+	struct replica *r = ctx;
+
+	r->wal_closed = true;
+	r->close_code = code;
+	replica__kick(r);
+}
+
+static void end_reader(struct reader *reader)
+{
+	if (reader->ready)
+		wal_read_end(&reader->read);
+	reader->ready = false;
+}
+
+void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void *ctx)
+{
+	struct list *node;
+
+	CHECK(!r->closing);
+	r->closing = true;
+	r->closed = closed;
+	r->closed_ctx = ctx;
+	fail_submits(r, &r->taken, ERR_STOPPED);
+	fail_submits(r, &r->submits, ERR_STOPPED);
+	while ((node = list_pop_front(&r->received)))
+		replica__inbound_free(LIST_ENTRY(node, struct inbound, link));
+	if (r->inbound)
+		replica__inbound_free(r->inbound);
+	r->inbound = NULL;
+	for (uint32_t i = 0; i < RAFT_MEMBERS_MAX; i++)
+		end_reader(&r->fills[i].reader);
+	end_reader(&r->apply_reader);
+	cache_fini(&r->cache);
+	io_cancel(r->io, &r->timer);
+	wal_close(r->wal, on_wal_closed, r);
+}
+
+const struct replica_counts *replica_counts(const struct replica *r)
+{
+	return &r->counts;
+}
+
+const struct raft_core *replica_core(const struct replica *r)
+{
+	return r->started ? &r->core : NULL;
+}
+
+const struct wal *replica_log(const struct replica *r)
+{
+	return r->wal;
+}

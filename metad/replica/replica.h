@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * replica: one member of a replicated group: it drives a raft core (metad/raft/raft.h) over the log of a replica
+ * (common/kv/wal_replica.h), sends by a transport that it is given, and gives entries that are committed and durable here to apply.
+ *
+ *     submit, message, tick, log --queue--> [ one event --raft_step--> one update: meta | cut | append | messages | apply ] --> next
+ *
+ * Invariants:
+ *  1. One update at a time. While its term and vote are on their way to the disk nothing of it leaves, no event is stepped and no log
+ *     call is made; so whenever the core is stepped, core and log are of one epoch.
+ *  2. What the core is told of as persisted is what the log calls durable at that moment, of the log as it is after the last cut.
+ *  3. An entry is in memory until it is durable; afterwards at most cache_bytes of the newest are, the others are read back.
+ *  4. Entries are applied once, in order, never above min(commit, persisted).
+ *  5. From the end of the turn on in which the log failed nothing is sent, stepped or applied; what was submitted fails, on_stop is called once.
+ *
+ * Not there yet: snapshots, thus trimming too (a log that does not begin with entry 1 is refused, messages with a snapshot are dropped
+ * and counted), changes of membership, transfer and reads.
+ *
+ * One thread: that of the loop. No callback comes from inside replica_open, _submit or _receive.
+ */
+#ifndef METAD_REPLICA_REPLICA_H
+#define METAD_REPLICA_REPLICA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "common/base/err.h"
+#include "common/base/list.h"
+#include "common/base/slice.h"
+#include "common/io/io.h"
+#include "common/kv/wal_replica.h"
+#include "metad/raft/raft.h"
+#include "metad/replica/body.h"
+
+enum {
+	REPLICA_BODIES_MAX = 256,   /* entries of one message */
+	REPLICA_SUBMITS_MAX = 1024, /* not answered yet */
+	REPLICA_MESSAGES_MAX =
+		256, /* received, not stepped yet; what comes beyond is dropped, as the network may do too */
+};
+
+/* An entry as it travels: data is what the log holds (body.h). */
+struct replica_body {
+	uint64_t term;
+	struct slice data;
+};
+
+struct replica_options {
+	struct raft_options raft;
+	const char *dir; /* of the log; exists */
+	uint64_t segment_bytes;
+	bool buffered;
+	uint8_t cluster[WAL_ID_BYTES];
+	const struct raft_config *found; /* of a founder whose log is empty: the first entry; NULL: who joins */
+	uint64_t applied;                /* the state holds entries up to here, durably; at most what is committed */
+	uint32_t cache_bytes;            /* of bodies that are durable and kept all the same */
+	/* To message->to, with the bodies of prev_index + 1 .. last; borrowed for the call. May lose it. Never calls back. */
+	void (*send)(void *ctx, const struct raft_message *message, const struct replica_body *bodies, uint32_t count);
+	/* Entry `index`; data without the kind, empty if there are no commands. The only way that a state changes. */
+	void (*apply)(void *ctx, uint64_t index, uint64_t term, enum body_kind kind, struct slice data);
+	void (*on_stop)(void *ctx, int code, const char *text);
+	void *ctx;
+};
+
+struct replica;
+/* Reads the log; the group is heard of from the loop. ERR_OPNOTSUPP: a log that begins behind a snapshot. */
+int replica_open(struct io *io, const struct replica_options *options, struct replica **ret_replica, struct err *err);
+/* What was submitted fails with ERR_STOPPED; waits for the log, frees. */
+void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void *ctx);
+
+/* Commands that are to become one entry. */
+struct replica_submit {
+	struct slice data;    /* 1 .. LIMIT_LOG_ENTRY_BYTES - 1; the caller's until done */
+	uint64_t index, term; /* set when it was taken; 0 before */
+	/*
+	 * 0: committed and applied here. ERR_CANCELED: another entry has its place, it will never be applied. ERR_NOT_LEADER, ERR_AGAIN: not
+	 * taken. Else the log failed or was closed: if index is set, whether it will be applied is not known.
+	 */
+	void (*done)(struct replica_submit *submit, int code);
+	struct list link; /* private */
+};
+/* 0, or ERR_OVERLOADED, ERR_STOPPED: then done is not called. There is no deadline: a leader that nobody hears does not answer. */
+int replica_submit(struct replica *r, struct replica_submit *submit);
+
+/* A message that came, of a sender who is who it says; copied. What is malformed is dropped and counted. */
+void replica_receive(
+	struct replica *r, const struct raft_message *message, const struct replica_body *bodies, uint32_t count);
+
+struct replica_counts {
+	uint64_t malformed, dropped, unsupported; /* messages */
+	uint64_t fills_cached, fills_read;        /* messages with bodies from memory, and from the log */
+};
+const struct replica_counts *replica_counts(const struct replica *r);
+/* NULL until the first entry of a founder is durable. */
+const struct raft_core *replica_core(const struct replica *r);
+const struct wal *replica_log(const struct replica *r);
+
+#endif

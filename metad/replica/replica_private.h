@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef METAD_REPLICA_REPLICA_PRIVATE_H
+#define METAD_REPLICA_REPLICA_PRIVATE_H
+
+#include "metad/replica/cache.h"
+#include "metad/replica/replica.h"
+
+/* A message that came: its bodies are entries already, so that what is appended is not copied again. */
+struct inbound {
+	struct list link;
+	struct raft_message message;
+	uint32_t count;
+	struct entry *entries[]; /* NULL: went to the log */
+};
+
+struct reader {
+	struct wal_read read;
+	struct replica *r;
+	bool busy, ready; /* on its way; ended, and the pump is to look at it */
+	int code;
+};
+
+/* A message that is to be filled, for one member: at most one of a term, and that of an earlier one is void. */
+struct fill {
+	struct raft_message message;
+	bool wanted;
+	struct reader reader;
+};
+
+struct replica {
+	struct io *io;
+	struct replica_options options;
+	struct raft_config found;
+	struct wal_replica wal_replica;
+	struct wal *wal;
+	struct cache cache;
+	struct raft_core core;
+	bool started; /* the core is there */
+	int stopped;  /* 0, or why */
+	bool closing;
+
+	/* The update that is being worked off, of this event. */
+	struct raft_message messages[RAFT_MESSAGES_MAX];
+	struct raft_update update;
+	struct inbound *inbound; /* NULL: it was no message */
+	struct wal_save save;
+	bool saving;
+	uint64_t log_epoch; /* the cuts that the log was told of: core.epoch, but between step and cut */
+
+	/* What is to be stepped. */
+	struct list received, submits; /* struct inbound, struct replica_submit */
+	uint32_t received_count, submit_count;
+	bool tick;
+	struct fill fills[RAFT_MEMBERS_MAX];
+
+	struct list taken; /* struct replica_submit, by index: to be answered when it is applied */
+	uint64_t applied;
+	struct reader apply_reader;
+	struct io_op timer;
+	struct io_turn_hook hook;
+	struct replica_counts counts;
+	/* while booting and closing */
+	struct raft_config config, config_before;
+	bool wal_closed;
+	int close_code;
+	void (*closed)(void *ctx, int code);
+	void *closed_ctx;
+};
+
+/* Work is at hand: the pump runs at the end of this turn. */
+void replica__kick(struct replica *r);
+void replica__stop(struct replica *r, int code, const char *text);
+/* Ends an update that waits for nothing: steps `event`, whose message, if any, is r->inbound. */
+void replica__step(struct replica *r, const struct raft_event *event);
+uint64_t replica__term_at(const struct replica *r, uint64_t index);
+/* Appends to log and cache; returns the index. */
+uint64_t replica__append(struct replica *r, struct entry *entry);
+
+/* work.c: all that can be done now. */
+void replica__work(struct replica *r);
+void replica__inbound_free(struct inbound *inbound);
+
+/* fill.c */
+void replica__fill_want(struct replica *r, const struct raft_message *message);
+/* False: there is nothing to do. */
+bool replica__fill_work(struct replica *r);
+bool replica__apply_work(struct replica *r);
+/* 0, or as wal_read. */
+int replica__read(struct replica *r, struct reader *reader, uint64_t from, uint64_t to, uint32_t max_bytes);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pump: one event after the other, each update worked off in the order that raft.h asks for. */
+#include "metad/replica/replica_private.h"
+
+#include "common/base/check.h"
+#include "common/base/mem.h"
+
+enum { SUBMITS_A_STEP = 64 };
+
+uint64_t replica__term_at(const struct replica *r, uint64_t index)
+{
+	uint64_t term = raft_term_at(&r->core, index);
+	const struct entry *e = cache_at(&r->cache, index);
+
+	if (term)
+		return term;
+	return e ? e->append.term : wal_index_term(wal_index(r->wal), index);
+}
+
+void replica__inbound_free(struct inbound *inbound)
+{
+	for (uint32_t i = 0; i < inbound->count; i++)
+		mem_free(inbound->entries[i]);
+	mem_free(inbound);
+}
+
+/* ---- an update ---- */
+
+static void written(struct wal_append *append, int code)
+{
+	(void)code; /* what is durable the log says, and on_fatal if it failed */
+	entry_written(CONTAINER_OF(append, struct entry, append));
+}
+
+uint64_t replica__append(struct replica *r, struct entry *entry)
+{
+	entry->append.done = written;
+	entry->writing = true;
+	wal_submit(r->wal, &entry->append);
+	cache_push(&r->cache, entry);
+	return entry->append.index;
+}
+
+/* In the order of their indexes: a leader that was deposed and leads again may give an index twice. */
+static void note_taken(struct replica *r, struct replica_submit *s)
+{
+	struct list *at = &r->taken;
+
+	while (at->prev != &r->taken && LIST_ENTRY(at->prev, struct replica_submit, link)->index > s->index)
+		at = at->prev;
+	list_insert_before(at, &s->link);
+}
+
+static struct entry *next_entry(struct replica *r, uint64_t index)
+{
+	static const uint8_t noop = BODY_NOOP, commands = BODY_COMMANDS;
+	const struct raft_update *u = &r->update;
+	uint8_t config[BODY_CONFIG_BYTES_MAX];
+	struct replica_submit *s;
+	struct entry **from;
+	struct entry *e;
+
+	switch (u->append.kind) {
+	case RAFT_APPEND_SUBMITTED:
+		s = LIST_ENTRY(list_pop_front(&r->submits), struct replica_submit, link);
+		s->index = index;
+		s->term = u->append.term;
+		note_taken(r, s);
+		return entry_new(s->term, &commands, 1, s->data);
+	case RAFT_APPEND_NOOP:
+		return entry_new(u->append.term, &noop, 1, slice_of(NULL, 0));
+	case RAFT_APPEND_CONFIG:
+		return entry_new(
+			u->append.term, config, body_encode_config(&r->core.config, config), slice_of(NULL, 0));
+	case RAFT_APPEND_RECEIVED:
+		from = &r->inbound->entries[index - r->inbound->message.append.prev_index - 1];
+		e = *from;
+		*from = NULL;
+		return e;
+	case RAFT_APPEND_NONE:
+		break;
+	}
+	CHECK_UNREACHABLE();
+}
+
+/* All but term and vote, which are durable now. */
+static void finish(struct replica *r)
+{
+	const struct raft_update *u = &r->update;
+
+	CHECK(!u->install && !u->fetch);
+	if (u->truncate_from) {
+		wal_cut(r->wal, u->truncate_from);
+		cache_cut(&r->cache, u->truncate_from);
+		r->log_epoch = r->core.epoch;
+	}
+	if (u->append.kind)
+		for (uint64_t i = u->append.first; i <= u->append.last; i++)
+			CHECK(replica__append(r, next_entry(r, i)) == i);
+	for (uint32_t i = 0; i < u->message_count; i++) {
+		if (r->messages[i].type == RAFT_APPEND && r->messages[i].append.fill)
+			replica__fill_want(r, &r->messages[i]);
+		else
+			r->options.send(r->options.ctx, &r->messages[i], NULL, 0);
+	}
+	wal_note_commit(r->wal, u->commit);
+	if (r->inbound)
+		replica__inbound_free(r->inbound);
+	r->inbound = NULL;
+}
+
+static void saved(struct wal_save *save, int code)
+{
+	struct replica *r = CONTAINER_OF(save, struct replica, save);
+
+	r->saving = false;
+	if (code || r->stopped || r->closing)
+		return; /* on_fatal has told, or will */
+	finish(r);
+	replica__kick(r);
+}
+
+void replica__step(struct replica *r, const struct raft_event *event)
+{
+	CHECK(!r->saving && r->log_epoch == r->core.epoch);
+	raft_step(&r->core, io_now_ns(r->io) / 1000000, event, r->messages, &r->update);
+	if (!r->update.meta) {
+		finish(r);
+		return;
+	}
+	r->saving = true;
+	r->save = (struct wal_save){.term = r->core.term, .vote = r->core.vote, .done = saved};
+	wal_save(r->wal, &r->save);
+}
+
+/* ---- events ---- */
+
+static void step_message(struct replica *r)
+{
+	struct inbound *in = LIST_ENTRY(list_pop_front(&r->received), struct inbound, link);
+	struct raft_event event = {.type = RAFT_RECEIVE, .message = &in->message, .count = in->count};
+	uint64_t last;
+
+	r->received_count--;
+	if (in->message.type == RAFT_APPEND && raft_asks(&r->core, &in->message, &event.differs, &last))
+		while (event.differs <= last &&
+			replica__term_at(r, event.differs) == raft_message_term(&in->message, event.differs))
+			event.differs++;
+	r->inbound = in;
+	replica__step(r, &event);
+}
+
+static void step_submits(struct replica *r)
+{
+	struct raft_event event = {.type = RAFT_SUBMIT};
+
+	LIST_FOREACH(it, &r->submits)
+		if (++event.count == SUBMITS_A_STEP)
+			break;
+	replica__step(r, &event);
+	/* Who is told may close. */
+	for (uint64_t i = 0; r->update.code && i < event.count && !list_empty(&r->submits); i++) {
+		struct replica_submit *s = LIST_ENTRY(list_pop_front(&r->submits), struct replica_submit, link);
+
+		r->submit_count--;
+		s->done(s, r->update.code);
+	}
+}
+
+static bool step_persisted(struct replica *r)
+{
+	struct raft_event event = {.type = RAFT_PERSISTED, .index = wal_durable_index(r->wal), .epoch = r->log_epoch};
+
+	if (event.index <= r->core.persisted)
+		return false;
+	replica__step(r, &event);
+	cache_shrink(&r->cache, r->core.persisted, r->options.cache_bytes);
+	return true;
+}
+
+static bool work_once(struct replica *r)
+{
+	struct raft_event tick = {.type = RAFT_TICK};
+
+	if (replica__fill_work(r) || step_persisted(r) || replica__apply_work(r))
+		return true;
+	if (!list_empty(&r->received)) {
+		step_message(r);
+	} else if (!list_empty(&r->submits)) {
+		step_submits(r);
+	} else if (r->tick) {
+		r->tick = false;
+		replica__step(r, &tick);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+void replica__work(struct replica *r)
+{
+	while (r->started && !r->stopped && !r->closing && !r->saving && work_once(r))
+		;
+}

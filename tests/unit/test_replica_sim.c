@@ -1,0 +1,655 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Three replicas on simulated disks, in virtual time, with letters that are lost, late, doubled and out of order, and power failures.
+ * Always: nothing says more than is durable; all apply the same; what was acknowledged is there, what was canceled never is.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "common/io/io_sim.h"
+#include "metad/replica/replica.h"
+#include "tests/lib/unit.h"
+
+/* A crash forgets what lived on the host, as a crash does: no leaks are looked for. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+
+enum { NODES = 3, INDICES = 1 << 14, STAMPS = 1 << 14, PADDING = 6000 };
+static const uint64_t ms_ns = 1000000;
+static const struct raft_config members = {
+	.index = 1, .count = NODES, .members = {{1, true}, {2, true}, {3, true}}, .last_id = NODES};
+
+struct node {
+	struct group *g;
+	uint64_t id;
+	struct io *host;
+	struct replica *r;
+	bool up;
+	int stopped;
+	uint64_t applied;
+};
+
+struct agreed {
+	uint64_t term, stamp; /* 0: no commands */
+};
+
+enum fate { OPEN, ACKNOWLEDGED, REFUSED, CANCELED };
+
+struct group {
+	struct sim *sim;
+	struct rng rng;
+	struct node nodes[NODES];
+	bool cut[NODES][NODES]; /* from, to */
+	uint32_t loss, twice;   /* of 1000 letters */
+	uint32_t cache_bytes;
+	struct agreed agreed[INDICES];
+	uint64_t agreed_last, acknowledged_last;
+	uint64_t stamps;
+	enum fate fates[STAMPS];
+	bool applied[STAMPS];
+	uint64_t fate_counts[4];
+	uint64_t reads, cuts, crashes;
+	bool closed;
+};
+
+struct letter {
+	struct io_op timer;
+	struct node *to;
+	struct raft_message message;
+	uint32_t count;
+	struct replica_body bodies[];
+};
+
+static void deliver(struct io_op *op)
+{
+	struct letter *l = CONTAINER_OF(op, struct letter, timer);
+
+	if (l->to->r)
+		replica_receive(l->to->r, &l->message, l->bodies, l->count);
+	for (uint32_t i = 0; i < l->count; i++)
+		mem_free((void *)l->bodies[i].data.data);
+	mem_free(l);
+}
+
+static void post(struct group *g, const struct raft_message *m, const struct replica_body *bodies, uint32_t count)
+{
+	struct letter *l = mem_zalloc(sizeof(*l) + count * sizeof(l->bodies[0]));
+	struct node *to = &g->nodes[m->to - 1];
+	uint64_t late = rng_chance(&g->rng, 1, 20) ? rng_below(&g->rng, 300 * ms_ns) : rng_below(&g->rng, 3 * ms_ns);
+
+	l->to = to;
+	l->message = *m;
+	l->count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		uint8_t *copy = mem_alloc(bodies[i].data.len);
+
+		memcpy(copy, bodies[i].data.data, bodies[i].data.len);
+		l->bodies[i] = (struct replica_body){bodies[i].term, slice_of(copy, bodies[i].data.len)};
+	}
+	io_prep_timer(&l->timer, sim_now_ns(g->sim) + late, deliver);
+	io_submit(to->host, &l->timer);
+}
+
+/* What leaves a replica is true of its disk. */
+static void check_durable(const struct node *n, const struct raft_message *m)
+{
+	const struct wal_meta *meta = wal_meta(replica_log(n->r));
+	bool pre = m->type == RAFT_PRE_VOTE || (m->type == RAFT_VOTED && m->voted.pre);
+
+	ck_assert_msg(pre || m->term <= meta->term,
+		"replica %" PRIu64 " speaks in term %" PRIu64 ", durable is %" PRIu64, n->id, m->term, meta->term);
+	if (m->type == RAFT_VOTED && m->voted.granted && !pre)
+		ck_assert_uint_eq(meta->vote, m->to);
+	if (m->type == RAFT_APPENDED && !m->appended.reject)
+		ck_assert_uint_le(m->appended.index, wal_durable_index(replica_log(n->r)));
+}
+
+static void on_send(void *ctx, const struct raft_message *m, const struct replica_body *bodies, uint32_t count)
+{
+	struct node *n = ctx;
+	struct group *g = n->g;
+
+	ck_assert_int_eq(n->stopped, 0);
+	ck_assert_uint_eq(m->from, n->id);
+	check_durable(n, m);
+	if (!g->nodes[m->to - 1].up || g->cut[n->id - 1][m->to - 1] || rng_chance(&g->rng, g->loss, 1000))
+		return;
+	post(g, m, bodies, count);
+	if (rng_chance(&g->rng, g->twice, 1000))
+		post(g, m, bodies, count);
+}
+
+static void check_quorum(const struct group *g, uint64_t index, uint64_t term)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < NODES; i++) {
+		const struct wal *wal = g->nodes[i].up ? replica_log(g->nodes[i].r) : NULL;
+
+		count += !wal || (wal_durable_index(wal) >= index && wal_index_term(wal_index(wal), index) == term);
+	}
+	ck_assert_uint_ge(count, NODES / 2 + 1);
+}
+
+static void on_apply(void *ctx, uint64_t index, uint64_t term, enum body_kind kind, struct slice data)
+{
+	struct node *n = ctx;
+	struct group *g = n->g;
+	uint64_t stamp = 0;
+
+	ck_assert_int_eq(n->stopped, 0);
+	ck_assert_uint_eq(index, n->applied + 1);
+	ck_assert_uint_le(index, wal_durable_index(replica_log(n->r)));
+	check_quorum(g, index, term);
+	n->applied = index;
+	if (kind == BODY_COMMANDS)
+		memcpy(&stamp, data.data, sizeof(stamp));
+	ck_assert(g->fates[stamp] != CANCELED && g->fates[stamp] != REFUSED);
+	if (index > g->agreed_last) {
+		ck_assert(stamp == 0 || !g->applied[stamp]);
+		g->applied[stamp] = stamp > 0;
+		g->agreed[++g->agreed_last] = (struct agreed){term, stamp};
+	}
+	ck_assert_uint_eq(g->agreed[index].term, term);
+	ck_assert_uint_eq(g->agreed[index].stamp, stamp);
+}
+
+static void on_stop(void *ctx, int code, const char *text)
+{
+	struct node *n = ctx;
+
+	ck_assert_int_eq(n->stopped, 0);
+	ck_assert_uint_gt(strlen(text), 0);
+	n->stopped = code;
+}
+
+static void node_open(struct node *n)
+{
+	const struct replica_options options = {
+		.raft = {.id = n->id,
+			.heartbeat_ms = 50,
+			.election_ms = 250,
+			.message_bytes = 64 << 10,
+			.inflight_bytes = 256 << 10,
+			.seed = rng_u64(&n->g->rng)},
+		.dir = "/log",
+		.segment_bytes = 1 << 20,
+		.cluster = "of these tests",
+		.found = &members,
+		.cache_bytes = n->g->cache_bytes,
+		.send = on_send,
+		.apply = on_apply,
+		.on_stop = on_stop,
+		.ctx = n,
+	};
+	struct err err = {0};
+	int rc = replica_open(n->host, &options, &n->r, &err);
+
+	ck_assert_msg(rc == 0, "%s", err.text);
+	n->applied = 0;
+	n->up = true;
+}
+
+static void node_crash(struct node *n)
+{
+	struct group *g = n->g;
+
+	g->crashes++;
+	g->reads += replica_counts(n->r)->fills_read;
+	sim_host_crash(n->host);
+	n->up = false;
+	n->r = NULL;
+}
+
+static void node_restart(struct node *n)
+{
+	sim_host_restart(n->host);
+	node_open(n);
+}
+
+static struct group *group_new(uint64_t seed, uint32_t cache_bytes)
+{
+	const struct sim_options options = {.seed = seed};
+	struct group *g = MEM_NEW(struct group);
+
+	rng_init(&g->rng, seed);
+	g->sim = sim_new(&options);
+	g->cache_bytes = cache_bytes;
+	for (uint32_t i = 0; i < NODES; i++) {
+		struct node *n = &g->nodes[i];
+		char name[8];
+
+		snprintf(name, sizeof(name), "r%u", i + 1);
+		n->g = g;
+		n->id = i + 1;
+		n->host = sim_host_add(g->sim, name, 256 << 20);
+		ck_assert_int_eq(io_mkdir(n->host, "/log", 0700), 0);
+		ck_assert_int_eq(io_sync_dir(n->host, "/"), 0);
+		node_open(n);
+	}
+	return g;
+}
+
+static void group_free(struct group *g)
+{
+	sim_free(g->sim);
+	mem_free(g);
+}
+
+static void run_for(struct group *g, uint64_t ns)
+{
+	sim_run(g->sim, NULL, NULL, sim_now_ns(g->sim) + ns);
+}
+
+static bool leads(const struct node *n)
+{
+	return n->up && replica_core(n->r) && replica_core(n->r)->role == RAFT_LEADER;
+}
+
+/* That of the newest term, if it can commit. */
+static struct node *leader(struct group *g)
+{
+	struct node *best = NULL;
+
+	for (uint32_t i = 0; i < NODES; i++)
+		if (leads(&g->nodes[i]) && (!best || replica_core(best->r)->term < replica_core(g->nodes[i].r)->term))
+			best = &g->nodes[i];
+	return best;
+}
+
+static bool is_even(void *ctx)
+{
+	struct group *g = ctx;
+	struct node *l = leader(g);
+
+	for (uint32_t i = 0; i < NODES; i++)
+		if (!l || !g->nodes[i].up || g->nodes[i].applied != replica_core(l->r)->last_index)
+			return false;
+	return true;
+}
+
+/* All is well, for long enough: one log, applied by all, with all that was acknowledged. */
+static void settle(struct group *g)
+{
+	g->loss = g->twice = 0;
+	memset(g->cut, 0, sizeof(g->cut));
+	for (uint32_t i = 0; i < NODES; i++)
+		if (!g->nodes[i].up)
+			node_restart(&g->nodes[i]);
+	ck_assert_msg(sim_run(g->sim, is_even, g, sim_now_ns(g->sim) + 60000 * ms_ns), "they never came together");
+	for (uint32_t i = 0; i < NODES; i++) {
+		ck_assert_uint_eq(g->nodes[i].applied, g->agreed_last);
+		ck_assert_uint_ge(g->nodes[i].applied, g->acknowledged_last);
+		ck_assert_int_eq(g->nodes[i].stopped, 0);
+		ck_assert_uint_eq(replica_counts(g->nodes[i].r)->malformed, 0);
+	}
+	for (uint64_t s = 1; s <= g->stamps; s++)
+		ck_assert(g->fates[s] != ACKNOWLEDGED || g->applied[s]);
+}
+
+struct job {
+	struct replica_submit submit;
+	struct group *g;
+	uint64_t stamp;
+	uint64_t body[PADDING / 8];
+};
+
+static void job_done(struct replica_submit *s, int code)
+{
+	struct job *j = CONTAINER_OF(s, struct job, submit);
+	struct group *g = j->g;
+	enum fate fate = OPEN;
+
+	ck_assert_int_eq(g->fates[j->stamp], OPEN);
+	if (code == 0) {
+		fate = ACKNOWLEDGED;
+		ck_assert_uint_eq(g->agreed[s->index].stamp, j->stamp);
+		ck_assert_uint_eq(g->agreed[s->index].term, s->term);
+		if (g->acknowledged_last < s->index)
+			g->acknowledged_last = s->index;
+	} else if (code == ERR_CANCELED) {
+		fate = CANCELED;
+		ck_assert(!g->applied[j->stamp]);
+	} else if (code == ERR_NOT_LEADER || code == ERR_AGAIN) {
+		fate = REFUSED;
+		ck_assert_uint_eq(s->index, 0);
+	} else {
+		ck_assert(code == ERR_IO || code == ERR_STOPPED); /* outcome unknown */
+	}
+	g->fates[j->stamp] = fate;
+	g->fate_counts[fate]++;
+	mem_free(j);
+}
+
+static void submit(struct node *n)
+{
+	struct job *j = MEM_NEW(struct job);
+
+	ck_assert_uint_lt(n->g->stamps + 1, STAMPS);
+	j->g = n->g;
+	j->stamp = j->body[0] = ++n->g->stamps;
+	j->submit.data = slice_of(j->body, rng_between(&n->g->rng, 8, PADDING));
+	j->submit.done = job_done;
+	ck_assert_int_eq(replica_submit(n->r, &j->submit), 0);
+}
+
+static bool has_leader(void *ctx)
+{
+	struct node *l = leader(ctx);
+
+	return l && replica_core(l->r)->commit == replica_core(l->r)->last_index;
+}
+
+static struct node *elected(struct group *g)
+{
+	ck_assert(sim_run(g->sim, has_leader, g, sim_now_ns(g->sim) + 60000 * ms_ns));
+	return leader(g);
+}
+
+static void isolate(struct group *g, const struct node *n, bool cut)
+{
+	for (uint32_t i = 0; i < NODES; i++)
+		g->cut[i][n->id - 1] = g->cut[n->id - 1][i] = cut;
+}
+
+/* The example of use: three found a group, one leads, what it takes is applied by all. */
+START_TEST(test_replicates)
+{
+	struct group *g = group_new(1, 1 << 20);
+
+	elected(g);
+	for (int i = 0; i < 100; i++)
+		submit(leader(g));
+	run_for(g, 200 * ms_ns);
+	settle(g);
+	ck_assert_uint_eq(g->fate_counts[ACKNOWLEDGED], 100);
+	group_free(g);
+}
+END_TEST
+
+START_TEST(test_follower_refuses)
+{
+	struct group *g = group_new(2, 1 << 20);
+	struct node *l = elected(g);
+
+	submit(&g->nodes[l->id % NODES]);
+	run_for(g, 10 * ms_ns);
+	ck_assert_uint_eq(g->fate_counts[REFUSED], 1);
+	group_free(g);
+}
+END_TEST
+
+/* Power fails while the first entry is on its way: it is founded again, once. */
+START_TEST(test_founding_again)
+{
+	for (uint64_t at = 0; at < 60; at++) {
+		struct group *g = group_new(100 + at, 1 << 20);
+
+		run_for(g, at * ms_ns / 20);
+		for (uint32_t i = 0; i < NODES; i++)
+			node_crash(&g->nodes[i]);
+		settle(g);
+		ck_assert_uint_eq(g->agreed[1].term, 1);
+		group_free(g);
+	}
+}
+END_TEST
+
+/* All lose power at once, unsynced data goes or is torn; what was acknowledged is there. */
+START_TEST(test_power_failure)
+{
+	struct group *g = group_new(3, 1 << 20);
+
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < 20; i++)
+			submit(elected(g));
+		run_for(g, rng_below(&g->rng, 4 * ms_ns));
+		for (uint32_t i = 0; i < NODES; i++)
+			node_crash(&g->nodes[i]);
+		settle(g);
+	}
+	ck_assert_uint_gt(g->fate_counts[ACKNOWLEDGED], 100);
+	group_free(g);
+}
+END_TEST
+
+/* One that was away gets from the log what is not in memory any more. */
+START_TEST(test_laggard_fed_from_log)
+{
+	struct group *g = group_new(4, 32 << 10);
+	struct node *l = elected(g), *away = &g->nodes[l->id % NODES];
+
+	isolate(g, away, true);
+	for (int i = 0; i < 500; i++)
+		submit(l);
+	run_for(g, 1000 * ms_ns);
+	ck_assert_uint_eq(g->fate_counts[ACKNOWLEDGED], 500);
+	ck_assert_uint_lt(away->applied, 10);
+	settle(g);
+	for (uint32_t i = 0; i < NODES; i++)
+		g->reads += replica_counts(g->nodes[i].r)->fills_read;
+	ck_assert_uint_gt(g->reads, 10);
+	group_free(g);
+}
+END_TEST
+
+/* A leader that nobody hears takes entries that never commit: its log is cut, and who gave them is told. */
+START_TEST(test_deposed_leader_is_cut)
+{
+	struct group *g = group_new(5, 1 << 20);
+	struct node *old = elected(g);
+	uint64_t last;
+
+	isolate(g, old, true);
+	for (int i = 0; i < 10; i++)
+		submit(old);
+	run_for(g, 100 * ms_ns);
+	last = wal_durable_index(replica_log(old->r));
+	ck_assert_uint_gt(last, g->agreed_last + 9);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_ptr_ne(elected(g), old);
+	for (int i = 0; i < 30; i++)
+		submit(leader(g));
+	run_for(g, 200 * ms_ns);
+	ck_assert_uint_eq(g->fate_counts[ACKNOWLEDGED], 30);
+	settle(g);
+	ck_assert_uint_eq(g->fate_counts[CANCELED], 10);
+	ck_assert_uint_gt(replica_core(old->r)->epoch, 0);
+	node_crash(old);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* Nothing is written under the new leader: what the old one took is answered all the same. */
+START_TEST(test_deposed_leader_answers)
+{
+	struct group *g = group_new(7, 1 << 20);
+	struct node *old = elected(g);
+
+	isolate(g, old, true);
+	for (int i = 0; i < 10; i++)
+		submit(old);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_ptr_ne(elected(g), old);
+	isolate(g, old, false);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_uint_eq(g->fate_counts[CANCELED], 10);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* A log that fails ends its replica; the others go on. */
+START_TEST(test_log_failure_stops)
+{
+	struct group *g = group_new(6, 1 << 20);
+	struct node *l = elected(g);
+
+	sim_fault_after(l->host, SIM_FAULT_WRITE, 1, ERR_IO);
+	submit(l);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_int_eq(l->stopped, ERR_IO);
+	l->stopped = 0;
+	node_crash(l);
+	submit(elected(g));
+	run_for(g, 100 * ms_ns);
+	ck_assert_uint_eq(g->fate_counts[ACKNOWLEDGED], 1);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* What breaks the protocol, or does not fit its bodies, is dropped before it is stepped. */
+START_TEST(test_malformed)
+{
+	struct group *g = group_new(8, 1 << 20);
+	struct node *l = elected(g), *n = &g->nodes[l->id % NODES];
+	const struct raft_core *core = replica_core(n->r);
+	const struct replica_counts *counts = replica_counts(n->r);
+	uint64_t last = core->last_index, term = core->term;
+	struct raft_message m = {.type = RAFT_APPEND, .from = l->id, .to = n->id, .term = term};
+	static const uint8_t commands[] = {BODY_COMMANDS, 1}, nonsense[] = {9, 9};
+	uint8_t config[BODY_CONFIG_BYTES_MAX];
+	struct replica_body body = {term, slice_of(commands, 2)};
+	uint32_t len = body_encode_config(&members, config);
+
+	m.append.prev_index = last;
+	m.append.prev_term = raft_term_at(core, last);
+	m.append.last = last + 1;
+	m.append.run_count = 1;
+	m.append.runs[0] = (struct raft_run){last + 1, term};
+	replica_receive(n->r, &m, &body, 0); /* too few */
+	ck_assert_uint_eq(counts->malformed, 1);
+	body.term = term - 1; /* another than the message says */
+	replica_receive(n->r, &m, &body, 1);
+	ck_assert_uint_eq(counts->malformed, 2);
+	body = (struct replica_body){term, slice_of(nonsense, 2)};
+	replica_receive(n->r, &m, &body, 1);
+	ck_assert_uint_eq(counts->malformed, 3);
+	body.data = slice_of(config, len); /* a configuration that the message does not speak of */
+	replica_receive(n->r, &m, &body, 1);
+	ck_assert_uint_eq(counts->malformed, 4);
+	m.append.has_config = true; /* and one that is not this */
+	m.append.config = members;
+	m.append.config.index = last + 1;
+	m.append.config.members[2].voter = false;
+	replica_receive(n->r, &m, &body, 1);
+	ck_assert_uint_eq(counts->malformed, 5);
+	m.to = l->id; /* not for this one */
+	replica_receive(n->r, &m, &body, 1);
+	ck_assert_uint_eq(counts->malformed, 6);
+	m = (struct raft_message){.type = RAFT_SNAPSHOT, .from = l->id, .to = n->id, .term = term};
+	m.snapshot.index = last + 1;
+	m.snapshot.term = term;
+	m.snapshot.config = members;
+	replica_receive(n->r, &m, NULL, 0);
+	ck_assert_uint_eq(counts->unsupported, 1);
+	run_for(g, 10 * ms_ns);
+	ck_assert_uint_eq(core->last_index, last);
+	group_free(g);
+}
+END_TEST
+
+static void on_closed(void *ctx, int code)
+{
+	struct node *n = ctx;
+
+	ck_assert_int_eq(code, 0);
+	n->r = NULL;
+	n->up = false;
+	n->g->closed = true;
+}
+
+static bool is_closed(void *ctx)
+{
+	return ((struct group *)ctx)->closed;
+}
+
+START_TEST(test_close)
+{
+	struct group *g = group_new(7, 1 << 20);
+	struct node *l = elected(g);
+
+	submit(l);
+	replica_close(l->r, on_closed, l);
+	ck_assert(sim_run(g->sim, is_closed, g, sim_now_ns(g->sim) + 10000 * ms_ns));
+	node_open(l);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+static void fault(struct group *g)
+{
+	struct node *n = &g->nodes[rng_below(&g->rng, NODES)];
+
+	switch (rng_below(&g->rng, 6)) {
+	case 0:
+	case 1:
+		if (n->up)
+			node_crash(n);
+		break;
+	case 2:
+		isolate(g, n, true);
+		break;
+	case 3:
+		g->cut[n->id - 1][rng_below(&g->rng, NODES)] = true;
+		break;
+	case 4:
+		memset(g->cut, 0, sizeof(g->cut));
+		break;
+	case 5:
+		if (leader(g))
+			isolate(g, leader(g), true);
+		break;
+	}
+}
+
+static void history(uint64_t seed)
+{
+	struct group *g = group_new(seed, 16 << 10);
+
+	for (int round = 0; round < 4; round++) {
+		g->loss = (uint32_t)rng_below(&g->rng, 100);
+		g->twice = (uint32_t)rng_below(&g->rng, 100);
+		for (int step = 0; step < 60; step++) {
+			struct node *n = &g->nodes[rng_below(&g->rng, NODES)];
+
+			for (uint64_t i = rng_below(&g->rng, 8); leads(n) && i > 0; i--)
+				submit(n);
+			if (rng_chance(&g->rng, 1, 8))
+				fault(g);
+			if (rng_chance(&g->rng, 1, 4) && !n->up)
+				node_restart(n);
+			run_for(g, rng_below(&g->rng, 120 * ms_ns));
+		}
+		settle(g);
+	}
+	if (getenv("CRATON_TEST_VERBOSE"))
+		printf("seed %" PRIu64 ": %" PRIu64 " entries, %" PRIu64 " acknowledged, %" PRIu64 " canceled, %" PRIu64
+		       " crashes, %" PRIu64 " fills from the log\n",
+			seed, g->agreed_last, g->fate_counts[ACKNOWLEDGED], g->fate_counts[CANCELED], g->crashes,
+			g->reads);
+	ck_assert_uint_gt(g->fate_counts[ACKNOWLEDGED], 0);
+	group_free(g);
+}
+
+START_TEST(test_histories)
+{
+	const char *seeds = getenv("CRATON_TEST_SEEDS");
+	uint64_t count = seeds ? strtoull(seeds, NULL, 10) : 10;
+
+	for (uint64_t seed = 1; seed <= count; seed++)
+		history(seed);
+}
+END_TEST
+
+UNIT_MAIN("replica_sim", test_replicates, test_follower_refuses, test_founding_again, test_power_failure,
+	test_laggard_fed_from_log, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
+	test_malformed, test_close, test_histories)
