@@ -178,9 +178,12 @@ def conclude(name, ok, counts, **more):
     sys.exit(0 if ok else 1)
 
 
-def proof_arguments(doc):
+def proof_arguments(doc, bar=None):
+    """The arguments of a proof; bar: the names that --bar takes, where a proof has several; the first of them is the default."""
     import argparse
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
+    if bar:
+        parser.add_argument("--bar", choices=bar, default=bar[0])
     return parser.parse_args()
