@@ -121,6 +121,16 @@ uint64_t wal_index_term(const struct wal_index *index, uint64_t entry)
 	return n < index->count ? extent_at(index, n)->term : 0;
 }
 
+uint64_t wal_index_back(const struct wal_index *index, uint64_t bytes)
+{
+	uint64_t behind = 0;
+	uint32_t n = index->count;
+
+	while (n > 0 && behind < bytes)
+		behind += extent_at(index, --n)->bytes;
+	return n > 0 ? extent_last(extent_at(index, n - 1)) : index->base_index;
+}
+
 struct wal_run *wal_index_runs(const struct wal_index *index, uint32_t *ret_count)
 {
 	struct wal_run *runs;

@@ -48,6 +48,9 @@ void wal_index_drop(struct wal_index *index, uint64_t segment);
 const struct wal_extent *wal_index_at(const struct wal_index *index, uint32_t n);
 uint32_t wal_index_find(const struct wal_index *index, uint64_t entry);
 
+/* An entry behind which `bytes` of frames lie, at least; base_index, if the log has no more. */
+uint64_t wal_index_back(const struct wal_index *index, uint64_t bytes);
+
 /* All runs, oldest first: mem_alloc'ed, the caller's; NULL if there are no entries. */
 struct wal_run *wal_index_runs(const struct wal_index *index, uint32_t *ret_count);
 /* The first `max` runs of entries first..last, which are there; the first of them begins at `first`. Returns how many. */

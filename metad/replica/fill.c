@@ -133,6 +133,7 @@ void replica__fill_want(struct replica *r, const struct raft_message *message)
 	at->wanted = true;
 }
 
+/* An entry that has left the log meanwhile leaves the message empty: the core looks again what this member needs. */
 static void fill_from_cache(struct replica *r, struct fill *fill)
 {
 	struct filling f;
@@ -175,9 +176,10 @@ bool replica__fill_work(struct replica *r)
 		if (!fill->wanted || fill->reader.busy)
 			continue;
 		if (m->append.room_bytes && stands(r, m) && !cache_at(&r->cache, first)) {
-			/* What cannot be read now is tried with the next tick. */
-			replica__read(r, &fill->reader, first, first + REPLICA_BODIES_MAX - 1, m->append.room_bytes);
-			continue;
+			/* What cannot be read now is tried with the next tick; what is gone never can. */
+			if (replica__read(r, &fill->reader, first, first + REPLICA_BODIES_MAX - 1,
+				    m->append.room_bytes) != ERR_NOENT)
+				continue;
 		}
 		fill_from_cache(r, fill);
 		return true;
@@ -201,50 +203,77 @@ static void answer(struct replica *r, uint64_t index, uint64_t term)
 	}
 }
 
+/* False: it waits until a commit of the table has made room. */
+static bool has_room(const struct replica *r)
+{
+	return kv_admits(table_kv(r->table), r->options.growth_bytes);
+}
+
 static void apply_one(struct replica *r, uint64_t index, uint64_t term, struct slice data)
 {
+	struct kv *kv = table_kv(r->table);
 	struct raft_config config;
 	enum body_kind kind;
+	const char *text;
+	struct err err = {0};
+	int rc;
 
-	CHECK(index == r->applied + 1);
 	CHECK(body_decode(data, index, &kind, &config) == 0);
-	r->applied = index;
-	r->options.apply(r->options.ctx, index, term, kind,
-		kind == BODY_COMMANDS ? slice_of(data.data + 1, data.len - 1) : slice_of(NULL, 0));
+	rc = r->options.apply(r->options.ctx, kv, index, term, kind,
+		kind == BODY_COMMANDS ? slice_of(data.data + 1, data.len - 1) : slice_of(NULL, 0), &err);
+	/* A row that could not be read may have gone into what was written. */
+	if (!rc && (rc = kv_failure(kv, &text)))
+		err_set(&err, rc, "%s", text);
+	if (rc) {
+		replica__stop(r, rc, err.text);
+		return;
+	}
+	table_applied_entry(r->table, index, kind == BODY_CONFIG ? &config : NULL);
 	answer(r, index, term);
 }
 
-static void apply_read(struct replica *r)
+/* False: what is left of it waits. */
+static bool apply_read(struct replica *r)
 {
 	struct reader *reader = &r->apply_reader;
 	uint64_t index, term;
 	struct slice data;
 
-	reader->ready = false;
-	while (!r->closing && reader->code == 0 && wal_read_next(&reader->read, &index, &term, &data))
+	while (reader->code == 0) {
+		if (!has_room(r))
+			return false;
+		if (!wal_read_next(&reader->read, &index, &term, &data))
+			break;
 		apply_one(r, index, term, data);
+		/* Who was told of its end may have closed: then the reader has ended. */
+		if (r->closing || r->stopped)
+			return true;
+	}
+	reader->ready = false;
 	wal_read_end(&reader->read);
+	return true;
 }
 
 bool replica__apply_work(struct replica *r)
 {
 	uint64_t to = r->core.commit < r->core.persisted ? r->core.commit : r->core.persisted;
 	const struct entry *e;
+	uint64_t next = table_applied(r->table) + 1;
 	int code;
 
-	if (r->apply_reader.ready) {
-		apply_read(r);
-		return true;
-	}
-	if (r->applied >= to || r->apply_reader.busy)
+	if (r->apply_reader.ready)
+		return apply_read(r);
+	if (next > to || r->apply_reader.busy)
 		return false;
-	e = cache_at(&r->cache, r->applied + 1);
+	e = cache_at(&r->cache, next);
 	if (e) {
+		if (!has_room(r))
+			return false;
 		apply_one(r, e->append.index, e->append.term, e->append.data);
 		return true;
 	}
 	/* It is durable and committed, so it is there, and stays. A log that failed says so itself, at the end of the turn. */
-	code = replica__read(r, &r->apply_reader, r->applied + 1, to, WAL_READ_BYTES);
+	code = replica__read(r, &r->apply_reader, next, to, WAL_READ_BYTES);
 	if (code == ERR_NOENT || code == ERR_AGAIN)
 		replica__stop(r, ERR_CORRUPT, "a committed entry is not in the log");
 	return false;

@@ -90,12 +90,14 @@ static int start(struct replica *r, struct err *err)
 	struct raft_run *last = mem_array(RAFT_RUNS_MAX, sizeof(last[0]));
 	int rc;
 
+	boot.base_index = index->base_index;
+	boot.base_term = index->base_term;
 	boot.run_count -= skip;
 	for (uint32_t i = 0; i < boot.run_count; i++)
 		last[i] = (struct raft_run){runs[skip + i].first, runs[skip + i].term};
 	boot.runs = last;
-	if (boot.commit < r->applied)
-		boot.commit = r->applied;
+	if (boot.commit < table_applied(r->table))
+		boot.commit = table_applied(r->table);
 	rc = raft_init(&r->core, &r->options.raft, &boot, io_now_ns(r->io) / 1000000);
 	mem_free(runs);
 	mem_free(last);
@@ -160,9 +162,43 @@ static int on_entry(void *ctx, uint64_t index, struct slice data, struct err *er
 	return 0;
 }
 
+/* The latest configuration is that of the log's entries or, if they have none behind it, of the table; and the one before likewise. */
+static void merge_configs(struct replica *r)
+{
+	const struct raft_config *applied = table_config(r->table);
+
+	if (r->config.index <= applied->index) {
+		r->config_before = (struct raft_config){.count = 0};
+		r->config = *applied;
+	} else if (r->config_before.index < applied->index) {
+		r->config_before = *applied;
+	}
+}
+
+static int check_table(const struct replica *r, struct err *err)
+{
+	const struct wal_index *index = wal_index(r->wal);
+	uint64_t applied = table_applied(r->table);
+
+	if (applied >= index->base_index && applied <= wal_index_last(index))
+		return 0;
+	return err_set(err, ERR_CORRUPT,
+		"%s: the table holds entries up to %" PRIu64 ", the log has those behind %" PRIu64 " up to %" PRIu64
+		": they do not belong to each other; nothing was changed",
+		r->options.dir, applied, index->base_index, wal_index_last(index));
+}
+
+static int open_table(struct replica *r, struct err *err)
+{
+	const struct table_options options = {.dir = r->options.dir, .kv = r->options.kv, .on_fatal = on_fatal, .ctx = r};
+	int rc = table_open(r->io, &options, wal_meta(r->wal)->base_index, &r->table, err);
+
+	return rc ? rc : check_table(r, err);
+}
+
 static int open_log(struct replica *r, struct err *err)
 {
-	const struct wal_options options = {.dir = r->options.dir,
+	const struct wal_options options = {.dir = r->log_dir,
 		.segment_bytes = r->options.segment_bytes,
 		.buffered = r->options.buffered,
 		.replica = &r->wal_replica,
@@ -172,16 +208,36 @@ static int open_log(struct replica *r, struct err *err)
 
 	if (rc)
 		return rc;
-	if (wal_index(r->wal)->base_index != 0)
-		rc = err_set(err, ERR_OPNOTSUPP, "%s: the log begins behind a snapshot, which this build cannot read",
-			r->options.dir);
+	rc = open_table(r, err);
+	if (!rc)
+		merge_configs(r);
+	if (rc)
+		;
 	else if (r->options.found && wal_index_last(wal_index(r->wal)) == 0)
 		found(r);
 	else
 		rc = start(r, err);
+	if (rc && r->table)
+		table_abandon(r->table);
 	if (rc)
 		wal_abandon(r->wal);
 	return rc;
+}
+
+static int make_log_dir(struct replica *r, struct err *err)
+{
+	int rc = io_mkdir(r->io, r->log_dir, 0700);
+
+	rc = rc == ERR_EXIST ? 0 : rc;
+	if (!rc)
+		rc = io_sync_dir(r->io, r->options.dir);
+	return rc ? err_set(err, rc, "%s: cannot make it: %s", r->log_dir, err_text(rc)) : 0;
+}
+
+static void replica_free(struct replica *r)
+{
+	mem_free(r->log_dir);
+	mem_free(r);
 }
 
 int replica_open(struct io *io, const struct replica_options *options, struct replica **ret_replica, struct err *err)
@@ -199,14 +255,16 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 	r->wal_replica.replica = options->raft.id;
 	r->wal_replica.on_durable = founded;
 	memcpy(r->wal_replica.cluster, options->cluster, WAL_ID_BYTES);
-	r->applied = options->applied;
 	list_init(&r->received);
 	list_init(&r->submits);
 	list_init(&r->taken);
 	io_turn_hook_init(&r->hook, run_hook);
-	rc = open_log(r, err);
+	r->log_dir = mem_printf("%s/log", options->dir);
+	rc = make_log_dir(r, err);
+	if (!rc)
+		rc = open_log(r, err);
 	if (rc) {
-		mem_free(r);
+		replica_free(r);
 		return rc;
 	}
 	*ret_replica = r;
@@ -299,10 +357,10 @@ static void close_if_quiet(struct replica *r)
 	void *ctx = r->closed_ctx;
 	int code = r->close_code;
 
-	if (!r->wal_closed || io_pending(&r->timer))
+	if (!r->wal_closed || !r->table_closed || io_pending(&r->timer))
 		return;
 	io_turn_hook_remove(r->io, &r->hook);
-	mem_free(r);
+	replica_free(r);
 	closed(ctx, code);
 }
 
@@ -311,7 +369,18 @@ static void on_wal_closed(void *ctx, int code)
 	struct replica *r = ctx;
 
 	r->wal_closed = true;
-	r->close_code = code;
+	if (!r->close_code)
+		r->close_code = code;
+	replica__kick(r);
+}
+
+static void on_table_closed(void *ctx, int code)
+{
+	struct replica *r = ctx;
+
+	r->table_closed = true;
+	if (!r->close_code)
+		r->close_code = code;
 	replica__kick(r);
 }
 
@@ -343,6 +412,7 @@ void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void 
 	cache_fini(&r->cache);
 	io_cancel(r->io, &r->timer);
 	wal_close(r->wal, on_wal_closed, r);
+	table_close(r->table, on_table_closed, r);
 }
 
 const struct replica_counts *replica_counts(const struct replica *r)
@@ -358,4 +428,14 @@ const struct raft_core *replica_core(const struct replica *r)
 const struct wal *replica_log(const struct replica *r)
 {
 	return r->wal;
+}
+
+struct kv *replica_kv(struct replica *r)
+{
+	return table_kv(r->table);
+}
+
+uint64_t replica_applied(const struct replica *r)
+{
+	return table_applied(r->table);
 }

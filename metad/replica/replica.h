@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * replica: one member of a replicated group: it drives a raft core (metad/raft/raft.h) over the log of a replica
- * (common/kv/wal_replica.h), sends by a transport that it is given, and gives entries that are committed and durable here to apply.
+ * (common/kv/wal_replica.h) and a table (table.h), sends by a transport that it is given, and gives entries that are committed and durable
+ * here to apply.
  *
  *     submit, message, tick, log --queue--> [ one event --raft_step--> one update: meta | cut | append | messages | apply ] --> next
  *
@@ -11,10 +12,13 @@
  *  2. What the core is told of as persisted is what the log calls durable at that moment, of the log as it is after the last cut.
  *  3. An entry is in memory until it is durable; afterwards at most cache_bytes of the newest are, the others are read back.
  *  4. Entries are applied once, in order, never above min(commit, persisted).
- *  5. From the end of the turn on in which the log failed nothing is sent, stepped or applied; what was submitted fails, on_stop is called once.
+ *  5. From the end of the turn on in which log or table failed nothing is sent, stepped or applied; what was submitted fails, on_stop is called
+ *     once.
+ *  6. The log is trimmed below what a crash leaves of the table (kv_trim_index), and the newest keep_bytes of it stay all the same, for members
+ *     that lag.
  *
- * Not there yet: snapshots, thus trimming too (a log that does not begin with entry 1 is refused, messages with a snapshot are dropped
- * and counted), changes of membership, transfer and reads.
+ * Not there yet: snapshots (messages with one are dropped and counted, so a member that needs what was trimmed waits), changes of
+ * membership, transfer and reads.
  *
  * One thread: that of the loop. No callback comes from inside replica_open, _submit or _receive.
  */
@@ -30,6 +34,7 @@
 #include "common/kv/wal_replica.h"
 #include "metad/raft/raft.h"
 #include "metad/replica/body.h"
+#include "metad/replica/table.h"
 
 enum {
 	REPLICA_BODIES_MAX = 256,   /* entries of one message */
@@ -46,25 +51,30 @@ struct replica_body {
 
 struct replica_options {
 	struct raft_options raft;
-	const char *dir; /* of the log; exists */
+	const char *dir; /* exists; gets the log and the tables (table.h) */
 	uint64_t segment_bytes;
 	bool buffered;
 	uint8_t cluster[WAL_ID_BYTES];
 	const struct raft_config *found; /* of a founder whose log is empty: the first entry; NULL: who joins */
-	uint64_t applied;                /* the state holds entries up to here, durably; at most what is committed */
+	struct kv_options kv;            /* of the table; but dir, on_fatal and ctx */
+	uint64_t growth_bytes;           /* the most by which one entry's apply lets the table's memory grow */
+	uint64_t keep_bytes;             /* of the log, at its end: stay when the table has them */
 	uint32_t cache_bytes;            /* of bodies that are durable and kept all the same */
 	/* To message->to, with the bodies of prev_index + 1 .. last; borrowed for the call. May lose it. Never calls back. */
 	void (*send)(void *ctx, const struct raft_message *message, const struct replica_body *bodies, uint32_t count);
-	/* Entry `index`; data without the kind, empty if there are no commands. The only way that a state changes. */
-	void (*apply)(void *ctx, uint64_t index, uint64_t term, enum body_kind kind, struct slice data);
+	/*
+	 * Entry `index`; data without the kind, empty if there are no commands. Deterministic: reads and writes rows of `kv`, whose keys do not
+	 * begin with 0, and nothing else. The only way that they change. A failure ends the replica.
+	 */
+	int (*apply)(void *ctx, struct kv *kv, uint64_t index, uint64_t term, enum body_kind kind, struct slice data, struct err *err);
 	void (*on_stop)(void *ctx, int code, const char *text);
 	void *ctx;
 };
 
 struct replica;
-/* Reads the log; the group is heard of from the loop. ERR_OPNOTSUPP: a log that begins behind a snapshot. */
+/* Opens log and table; the group is heard of from the loop. ERR_CORRUPT: the two do not belong to each other. */
 int replica_open(struct io *io, const struct replica_options *options, struct replica **ret_replica, struct err *err);
-/* What was submitted fails with ERR_STOPPED; waits for the log, frees. */
+/* What was submitted fails with ERR_STOPPED; waits for log and table, frees. */
 void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void *ctx);
 
 /* Commands that are to become one entry. */
@@ -93,5 +103,8 @@ const struct replica_counts *replica_counts(const struct replica *r);
 /* NULL until the first entry of a founder is durable. */
 const struct raft_core *replica_core(const struct replica *r);
 const struct wal *replica_log(const struct replica *r);
+/* As of replica_applied. */
+struct kv *replica_kv(struct replica *r);
+uint64_t replica_applied(const struct replica *r);
 
 #endif

@@ -32,7 +32,9 @@ struct replica {
 	struct replica_options options;
 	struct raft_config found;
 	struct wal_replica wal_replica;
+	char *log_dir;
 	struct wal *wal;
+	struct table *table;
 	struct cache cache;
 	struct raft_core core;
 	bool started; /* the core is there */
@@ -54,14 +56,13 @@ struct replica {
 	struct fill fills[RAFT_MEMBERS_MAX];
 
 	struct list taken; /* struct replica_submit, by index: to be answered when it is applied */
-	uint64_t applied;
 	struct reader apply_reader;
 	struct io_op timer;
 	struct io_turn_hook hook;
 	struct replica_counts counts;
 	/* while booting and closing */
 	struct raft_config config, config_before;
-	bool wal_closed;
+	bool wal_closed, table_closed;
 	int close_code;
 	void (*closed)(void *ctx, int code);
 	void *closed_ctx;

@@ -178,11 +178,31 @@ static bool step_persisted(struct replica *r)
 	return true;
 }
 
+/* Segments have left the log: the core is told what it begins behind now. */
+static bool step_compacted(struct replica *r)
+{
+	const struct wal_index *index = wal_index(r->wal);
+	struct raft_event event = {.type = RAFT_COMPACTED, .index = index->base_index, .term = index->base_term};
+
+	if (event.index <= r->core.base_index)
+		return false;
+	replica__step(r, &event);
+	return true;
+}
+
+/* What a crash leaves of the table, and who lags but a little, need no entry before this one. */
+static void trim(struct replica *r)
+{
+	uint64_t durable = kv_trim_index(table_kv(r->table)), kept = wal_index_back(wal_index(r->wal), r->options.keep_bytes);
+
+	wal_trim(r->wal, durable < kept ? durable : kept);
+}
+
 static bool work_once(struct replica *r)
 {
 	struct raft_event tick = {.type = RAFT_TICK};
 
-	if (replica__fill_work(r) || step_persisted(r) || replica__apply_work(r))
+	if (replica__fill_work(r) || step_persisted(r) || step_compacted(r) || replica__apply_work(r))
 		return true;
 	if (!list_empty(&r->received)) {
 		step_message(r);
@@ -190,6 +210,7 @@ static bool work_once(struct replica *r)
 		step_submits(r);
 	} else if (r->tick) {
 		r->tick = false;
+		trim(r);
 		replica__step(r, &tick);
 	} else {
 		return false;

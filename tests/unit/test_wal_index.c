@@ -8,7 +8,11 @@ static void push(struct wal_index *x, uint32_t count, uint64_t term, uint64_t se
 {
 	wal_index_push(x,
 		&(struct wal_extent){
-			.first_index = wal_index_last(x) + 1, .count = count, .term = term, .segment = segment});
+			.first_index = wal_index_last(x) + 1,
+			.count = count,
+			.term = term,
+			.segment = segment,
+			.bytes = 4096});
 }
 
 START_TEST(test_example)
@@ -30,6 +34,11 @@ START_TEST(test_example)
 	ck_assert_uint_eq(wal_index_term(&x, 20), 0);
 	ck_assert_uint_eq(wal_index_find(&x, 15), 2);
 	ck_assert_uint_eq(wal_index_find(&x, 20), 3);
+	ck_assert_uint_eq(wal_index_back(&x, 0), 19);
+	ck_assert_uint_eq(wal_index_back(&x, 4096), 14);
+	ck_assert_uint_eq(wal_index_back(&x, 4097), 13);
+	ck_assert_uint_eq(wal_index_back(&x, 3 * 4096), 10);
+	ck_assert_uint_eq(wal_index_back(&x, UINT64_MAX), 10);
 	runs = wal_index_runs(&x, &count);
 	ck_assert_uint_eq(count, 2);
 	ck_assert_uint_eq(runs[1].first, 14);

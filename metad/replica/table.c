@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "metad/replica/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "common/base/check.h"
+#include "common/base/crc32c.h"
+#include "common/base/cursor.h"
+#include "common/base/mem.h"
+#include "metad/replica/body.h"
+
+enum { MARK_MAGIC = 0x4d535243 /* "CRSM" */, MARK_VERSION = 1, MARK_BYTES = 20, GROUP_BYTES_MAX = 8 + BODY_CONFIG_BYTES_MAX };
+
+struct table {
+	struct io *io;
+	struct kv *kv;
+	uint32_t slot;
+	uint64_t applied;
+	struct raft_config config;
+	void (*closed)(void *ctx, int code);
+	void *closed_ctx;
+};
+
+/* ---- directories and their files ---- */
+
+void table_path(const char *dir, uint32_t slot, const char *name, char path[TABLE_PATH_BYTES])
+{
+	int n = snprintf(path, TABLE_PATH_BYTES, "%s/table-%" PRIu32 "%s%s", dir, slot, *name ? "/" : "", name);
+
+	CHECK(n > 0 && n < TABLE_PATH_BYTES);
+}
+
+int table_mark(struct io *io, const char *dir, uint32_t slot, uint64_t snapshot, struct err *err)
+{
+	char path[TABLE_PATH_BYTES];
+	uint8_t bytes[MARK_BYTES];
+	struct wcursor w;
+	int rc;
+
+	wcursor_init(&w, bytes, sizeof(bytes));
+	wcursor_u32(&w, MARK_MAGIC);
+	wcursor_u32(&w, MARK_VERSION);
+	wcursor_u64(&w, snapshot);
+	wcursor_u32(&w, crc32c(bytes, w.len));
+	CHECK(!w.failed && w.len == MARK_BYTES);
+	table_path(dir, slot, "snapshot", path);
+	rc = io_write_file(io, path, bytes, sizeof(bytes), 0600);
+	return rc ? err_set(err, rc, "%s: cannot write: %s", path, err_text(rc)) : 0;
+}
+
+/* 0: there is none. */
+static int mark_read(struct io *io, const char *dir, uint32_t slot, uint64_t *ret_snapshot, struct err *err)
+{
+	char path[TABLE_PATH_BYTES], *bytes;
+	uint32_t magic, version, crc;
+	struct rcursor r;
+	size_t len;
+	int rc;
+
+	*ret_snapshot = 0;
+	table_path(dir, slot, "snapshot", path);
+	rc = io_read_file(io, path, MARK_BYTES, &bytes, &len);
+	if (rc == ERR_NOENT)
+		return 0;
+	if (rc)
+		return err_set(err, rc == ERR_FBIG ? ERR_CORRUPT : rc, "%s: cannot read: %s", path, err_text(rc));
+	rcursor_init(&r, (const uint8_t *)bytes, len);
+	magic = rcursor_u32(&r);
+	version = rcursor_u32(&r);
+	*ret_snapshot = rcursor_u64(&r);
+	crc = rcursor_u32(&r);
+	if (!rcursor_done(&r) || magic != MARK_MAGIC || crc != crc32c((const uint8_t *)bytes, MARK_BYTES - 4))
+		rc = err_set(err, ERR_CORRUPT, "%s: is damaged", path);
+	else if (version != MARK_VERSION)
+		rc = err_set(err, ERR_VERSION, "%s: has version %" PRIu32 ", this program knows %d", path, version, MARK_VERSION);
+	mem_free(bytes);
+	return rc;
+}
+
+struct clearing {
+	struct io *io;
+	const char *dir; /* of the table */
+};
+
+static int remove_file(void *ctx, const char *name)
+{
+	const struct clearing *c = ctx;
+	char path[TABLE_PATH_BYTES + 256];
+	int n = snprintf(path, sizeof(path), "%s/%s", c->dir, name);
+
+	CHECK(n > 0 && (size_t)n < sizeof(path));
+	return io_unlink(c->io, path);
+}
+
+int table_clear(struct io *io, const char *dir, uint32_t slot, struct err *err)
+{
+	char path[TABLE_PATH_BYTES], mark[TABLE_PATH_BYTES];
+	struct clearing c = {io, path};
+	int rc;
+
+	table_path(dir, slot, "", path);
+	table_path(dir, slot, "snapshot", mark);
+	rc = io_unlink(io, mark);
+	/* What a mark speaks of is whole: so it is gone before anything else goes. */
+	if (!rc)
+		rc = io_sync_dir(io, path);
+	if (rc == ERR_NOENT)
+		rc = 0;
+	if (!rc)
+		rc = io_list_dir(io, path, remove_file, &c);
+	if (!rc)
+		rc = io_sync_dir(io, path);
+	return rc ? err_set(err, rc, "%s: cannot empty: %s", path, err_text(rc)) : 0;
+}
+
+static int make_dirs(struct io *io, const char *dir, struct err *err)
+{
+	char path[TABLE_PATH_BYTES];
+	int rc = 0;
+
+	for (uint32_t slot = 0; slot < TABLE_COUNT && !rc; slot++) {
+		table_path(dir, slot, "", path);
+		rc = io_mkdir(io, path, 0700);
+		rc = rc == ERR_EXIST ? 0 : rc;
+	}
+	if (!rc)
+		rc = io_sync_dir(io, dir);
+	return rc ? err_set(err, rc, "%s: cannot make the tables' directories: %s", dir, err_text(rc)) : 0;
+}
+
+/* ---- the group's row ---- */
+
+struct slice table_group_key(void)
+{
+	static const uint8_t key[1] = {0};
+
+	return slice_of(key, sizeof(key));
+}
+
+int table_group_decode(struct slice value, struct raft_config *ret_config)
+{
+	struct rcursor r;
+	enum body_kind kind;
+	uint64_t index;
+
+	rcursor_init(&r, value.data, value.len);
+	index = rcursor_u64(&r);
+	if (r.failed || index == 0 || body_decode(slice_of(value.data + 8, value.len - 8), index, &kind, ret_config) != 0 ||
+		kind != BODY_CONFIG)
+		return ERR_CORRUPT;
+	return 0;
+}
+
+void table_applied_entry(struct table *table, uint64_t index, const struct raft_config *config)
+{
+	CHECK(index == table->applied + 1);
+	if (config) {
+		uint8_t bytes[GROUP_BYTES_MAX];
+		struct wcursor w;
+
+		CHECK(config->index == index);
+		wcursor_init(&w, bytes, 8);
+		wcursor_u64(&w, index);
+		table->config = *config;
+		kv_put(table->kv, table_group_key(), slice_of(bytes, 8 + body_encode_config(config, bytes + 8)));
+	}
+	table->applied = index;
+	kv_applied(table->kv, index);
+}
+
+/* ---- open and close ---- */
+
+static int read_config(struct table *table, struct err *err)
+{
+	struct slice value;
+	int rc = kv_get(table->kv, table_group_key(), &value);
+
+	if (rc == ERR_NOENT && table->applied == 0)
+		return 0;
+	if (!rc)
+		rc = table_group_decode(value, &table->config);
+	if (!rc && table->config.index > table->applied)
+		rc = ERR_CORRUPT;
+	return rc ? err_set(err, rc, "the table does not say who is in the group: %s", err_text(rc)) : 0;
+}
+
+/* Which directory holds what came out of this snapshot. */
+static int find_slot(struct io *io, const char *dir, uint64_t base, uint32_t *ret_slot, struct err *err)
+{
+	uint64_t snapshot;
+
+	*ret_slot = 0;
+	if (base == 0)
+		return 0;
+	for (; *ret_slot < TABLE_COUNT; ++*ret_slot) {
+		int rc = mark_read(io, dir, *ret_slot, &snapshot, err);
+
+		if (rc || snapshot == base)
+			return rc;
+	}
+	return err_set(err, ERR_CORRUPT,
+		"%s: the log begins behind the snapshot of entry %" PRIu64 ", whose table is missing; nothing was changed", dir, base);
+}
+
+int table_open(struct io *io, const struct table_options *options, uint64_t base, struct table **ret_table, struct err *err)
+{
+	struct kv_options kv_options = options->kv;
+	struct table *table;
+	char path[TABLE_PATH_BYTES];
+	uint32_t slot;
+	int rc;
+
+	rc = make_dirs(io, options->dir, err);
+	if (!rc)
+		rc = find_slot(io, options->dir, base, &slot, err);
+	if (!rc)
+		rc = table_clear(io, options->dir, 1 - slot, err);
+	if (rc)
+		return rc;
+	table = MEM_NEW(struct table);
+	table->io = io;
+	table->slot = slot;
+	table_path(options->dir, slot, "", path);
+	kv_options.dir = path;
+	kv_options.on_fatal = options->on_fatal;
+	kv_options.ctx = options->ctx;
+	rc = kv_open(io, &kv_options, &table->kv, &table->applied, err);
+	if (rc) {
+		mem_free(table);
+		return rc;
+	}
+	rc = read_config(table, err);
+	if (!rc && table->applied < base)
+		rc = err_set(err, ERR_CORRUPT, "%s: holds entries up to %" PRIu64 ", and the log begins behind %" PRIu64, path,
+			table->applied, base);
+	if (rc) {
+		table_abandon(table);
+		return rc;
+	}
+	*ret_table = table;
+	return 0;
+}
+
+static void on_closed(void *ctx, int code)
+{
+	struct table *table = ctx;
+	void (*closed)(void *ctx, int code) = table->closed;
+	void *closed_ctx = table->closed_ctx;
+
+	mem_free(table);
+	closed(closed_ctx, code);
+}
+
+void table_close(struct table *table, void (*closed)(void *ctx, int code), void *ctx)
+{
+	table->closed = closed;
+	table->closed_ctx = ctx;
+	kv_close(table->kv, on_closed, table);
+}
+
+void table_abandon(struct table *table)
+{
+	kv_abandon(table->kv);
+	mem_free(table);
+}
+
+struct kv *table_kv(struct table *table)
+{
+	return table->kv;
+}
+
+uint64_t table_applied(const struct table *table)
+{
+	return table->applied;
+}
+
+const struct raft_config *table_config(const struct table *table)
+{
+	return &table->config;
+}
+
+uint32_t table_slot(const struct table *table)
+{
+	return table->slot;
+}
