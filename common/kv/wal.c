@@ -188,6 +188,9 @@ static int open_plain(struct wal *wal, const struct wal_options *options, uint64
 	int rc;
 
 	if (list_empty(&wal->live)) {
+		rc = wal__slots_refuse(wal, err);
+		if (rc)
+			return rc;
 		wal->next_index = options->first_index ? options->first_index : 1;
 		return wal__create_log(wal, WAL_FRAME_START, err);
 	}

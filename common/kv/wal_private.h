@@ -159,6 +159,8 @@ uint64_t wal__group_trim_index(const struct wal *wal); /* wal->trim_index, or le
 void wal__group_trimmed(struct wal *wal);
 
 /* wal_slots.c: synchronous */
+/* ERR_VERSION: there are slots, so that no plain log may begin here. */
+int wal__slots_refuse(struct wal *wal, struct err *err);
 /* Reads, or makes, the slots into group->meta. Changes nothing that is there. */
 int wal__slots_open(struct wal *wal, struct err *err);
 /* Writes both, one after the other; `meta` has the next generation. group->meta stays as it is. */

@@ -4,9 +4,8 @@
  *
  * Both hold the same, except while a change is made: the first is written and synced, then the other one. So a crash at
  * any moment leaves the old or the new state in an intact slot, and either slot may rot without the state going back:
- * what was reported durable lies in both. Every open writes both anew, first the one that was not chosen. Not covered: a process killed between the
- * write of a slot and its sync, and a loss of power before the sync of the other one at the next open: then both may be torn, and the log is
- * refused, though no vote goes back.
+ * what was reported durable lies in both. Every open makes durable what it finds, of a process that was killed before it
+ * could, and only then writes both anew, first the one that was not chosen: at no time are both on their way to the disk.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +18,22 @@ static void meta_path(const struct wal *wal, char path[WAL_PATH_BYTES])
 	int n = snprintf(path, WAL_PATH_BYTES, "%s/meta", wal->dir);
 
 	CHECK(n > 0 && n < WAL_PATH_BYTES);
+}
+
+int wal__slots_refuse(struct wal *wal, struct err *err)
+{
+	char path[WAL_PATH_BYTES];
+	int fd, rc;
+
+	meta_path(wal, path);
+	rc = io_open(wal->io, path, 0, 0, &fd);
+	if (rc == ERR_NOENT)
+		return 0;
+	if (rc)
+		return err_set(err, rc, "%s: cannot open: %s", path, err_text(rc));
+	io_close(wal->io, fd);
+	return err_set(err, ERR_VERSION,
+		"%s: the log is one of a group of replicas, whose founding was cut off; nothing was changed", path);
 }
 
 /* A log that does not exist yet: no segment, so that nothing in the directory counts. */
@@ -55,8 +70,11 @@ static int slots_read(struct wal *wal, const char *path, struct err *err)
 	struct wal_meta metas[WAL_META_SLOTS];
 	int codes[WAL_META_SLOTS];
 	uint64_t bytes = 0;
-	int64_t n = io_size(wal->io, g->meta_fd, &bytes);
+	int64_t n = io_fdatasync(wal->io, g->meta_fd);
 
+	if (n < 0)
+		return err_set(err, (int)n, "%s: cannot sync: %s", path, err_text((int)n));
+	n = io_size(wal->io, g->meta_fd, &bytes);
 	if (n == 0 && bytes != WAL_META_SLOTS * WAL_META_BYTES)
 		return err_set(err, ERR_CORRUPT, "%s: has %" PRIu64 " bytes, not %d: it was cut or is not ours", path,
 			bytes, WAL_META_SLOTS * WAL_META_BYTES);

@@ -385,8 +385,8 @@ static void on_slot_sync(struct replica_bed *b, const char *path)
 		changed += meta.generation != generations[i];
 		generations[i] = meta.generation;
 	}
-	ck_assert_uint_eq(changed, 1);
-	slot_syncs++;
+	ck_assert_uint_le(changed, 1);
+	slot_syncs += changed; /* an open also syncs what it finds */
 }
 
 /* One slot is durable before the other is touched: no loss of power can damage both, however a disk tears what it writes. */
@@ -404,6 +404,59 @@ START_TEST(test_slots_one_by_one)
 	bed_crash(&bed);
 	bed_open(&bed);
 	ck_assert_uint_eq(slot_syncs, 6);
+	bed_fini(&bed);
+}
+END_TEST
+
+static void stopped(void *ctx)
+{
+	sim_host_crash(((struct replica_bed *)ctx)->host);
+}
+
+static void try_open(void *ctx)
+{
+	ck_assert_int_eq(bed_try_open(ctx), 0);
+}
+
+static bool is_down(void *ctx)
+{
+	(void)ctx;
+	return !sim_host_is_up(bed.host);
+}
+
+static uint8_t found_slots[WAL_META_SLOTS * WAL_META_BYTES];
+
+static void on_first_slot_sync(struct replica_bed *b, const char *path)
+{
+	uint8_t both[sizeof(found_slots)];
+
+	if (strcmp(path, meta_path) != 0)
+		return;
+	get(meta_path, both, sizeof(both), 0);
+	ck_assert_mem_eq(both, found_slots, sizeof(both));
+	b->synced = NULL;
+	slot_syncs++;
+}
+
+/*
+ * Killed between the write of a slot and its sync: the next open makes durable what it found before it writes over the other one, or both could be
+ * torn when the power fails then.
+ */
+START_TEST(test_slot_written_and_not_synced)
+{
+	begin();
+	slot_syncs = 0;
+	sim_set_loss(bed.host, SIM_LOSS_NONE);
+	sim_stop_at_sync(bed.host, 1, stopped, &bed);
+	bed_save(&bed, 2, 3);
+	ck_assert(sim_run(bed.sim, is_down, NULL, UINT64_MAX));
+	bed_crash(&bed);
+	get(meta_path, found_slots, sizeof(found_slots), 0);
+	ck_assert_mem_ne(found_slots, found_slots + WAL_META_BYTES, WAL_META_BYTES);
+	bed.synced = on_first_slot_sync;
+	bed_open(&bed);
+	ck_assert_uint_eq(slot_syncs, 1);
+	ck_assert_uint_eq(wal_meta(bed.wal)->term, 2);
 	bed_fini(&bed);
 }
 END_TEST
@@ -453,10 +506,18 @@ START_TEST(test_whose_log)
 }
 END_TEST
 
-/* A plain log is not taken for that of a replica. */
+/* A plain log is not taken for that of a replica, nor made where one was being founded. */
 START_TEST(test_plain_log)
 {
+	static const uint64_t slots_made = 2; /* syncs: of the slots' bytes and of their name */
+
 	bed_init(&bed, 7);
+	sim_stop_at_sync(bed.host, slots_made + 1, stopped, &bed);
+	ck_assert(!sim_try(bed.sim, try_open, &bed));
+	bed_crash(&bed);
+	ck_assert_int_eq(bed_open_as(&bed, NULL), ERR_VERSION);
+	ck_assert_ptr_nonnull(strstr(bed.err.text, "/log/meta: the log is one of a group of replicas"));
+	ck_assert_int_eq(io_unlink(bed.host, meta_path), 0);
 	ck_assert_int_eq(bed_open_as(&bed, NULL), 0);
 	wal_abandon(bed.wal);
 	expect_refused(ERR_CORRUPT, "not one of a group");
@@ -851,6 +912,6 @@ END_TEST
 
 UNIT_MAIN("wal_replica", test_terms_and_commit, test_commit_is_durable, test_cut, test_cut_below_what_is_left,
 	test_cut_begins_a_nonce, test_cut_from_callback, test_damaged_cut, test_contradictions, test_slots,
-	test_slots_one_by_one, test_term_before_its_entries, test_whose_log, test_plain_log, test_newer_formats,
+	test_slots_one_by_one, test_slot_written_and_not_synced, test_term_before_its_entries, test_whose_log, test_plain_log, test_newer_formats,
 	test_newer_in_looks_only, test_committed_entry_lost, test_slots_of_another_time, test_restart, test_hold,
 	test_hold_and_restart, test_trim_is_bounded, test_read, test_read_of_damage, test_read_and_trim, test_faults)
