@@ -137,12 +137,21 @@ static void found_saved(struct wal_save *save, int code)
 	replica__kick(r);
 }
 
-static void found(struct replica *r)
+/* A founding that was cut off has saved term 1, and no more. */
+static int found(struct replica *r, struct err *err)
 {
+	uint64_t term = wal_meta(r->wal)->term;
+
+	if (term > 1)
+		return err_set(err, ERR_INVAL,
+			"%s: the log has taken part in a group up to term %" PRIu64
+			": no other can be founded with it",
+			r->options.dir, term);
 	r->config = r->found;
 	r->saving = true;
 	r->save = (struct wal_save){.term = 1, .vote = wal_meta(r->wal)->vote, .done = found_saved};
 	wal_save(r->wal, &r->save);
+	return 0;
 }
 
 static int on_entry(void *ctx, uint64_t index, struct slice data, struct err *err)
@@ -214,7 +223,7 @@ static int open_log(struct replica *r, struct err *err)
 	if (rc)
 		;
 	else if (r->options.found && wal_index_last(wal_index(r->wal)) == 0)
-		found(r);
+		rc = found(r, err);
 	else
 		rc = start(r, err);
 	if (rc && r->table)
@@ -297,6 +306,15 @@ static bool configs_equal(const struct raft_config *a, const struct raft_config 
 	return true;
 }
 
+static uint64_t bytes_of(const struct replica_body *bodies, uint32_t count)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		bytes += bodies[i].data.len;
+	return bytes;
+}
+
 static bool bodies_are_sane(const struct raft_message *m, const struct replica_body *bodies, uint32_t count)
 {
 	if (m->type != RAFT_APPEND)
@@ -323,6 +341,7 @@ void replica_receive(
 	struct replica *r, const struct raft_message *message, const struct replica_body *bodies, uint32_t count)
 {
 	struct inbound *in;
+	uint64_t bytes;
 
 	if (!r->started || r->stopped || r->closing)
 		return;
@@ -335,17 +354,20 @@ void replica_receive(
 		r->counts.unsupported++;
 		return;
 	}
-	if (r->received_count == REPLICA_MESSAGES_MAX) {
+	bytes = bytes_of(bodies, count);
+	if (r->received_count == REPLICA_MESSAGES_MAX || r->received_bytes + bytes > REPLICA_MESSAGES_BYTES_MAX) {
 		r->counts.dropped++;
 		return;
 	}
 	in = mem_zalloc(sizeof(*in) + count * sizeof(in->entries[0]));
 	in->message = *message;
 	in->count = count;
+	in->bytes = bytes;
 	for (uint32_t i = 0; i < count; i++)
 		in->entries[i] = entry_new(bodies[i].term, NULL, 0, bodies[i].data);
 	list_push_back(&r->received, &in->link);
 	r->received_count++;
+	r->received_bytes += bytes;
 	replica__kick(r);
 }
 

@@ -28,6 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "common/base/err.h"
+#include "common/base/limits.h"
 #include "common/base/list.h"
 #include "common/base/slice.h"
 #include "common/io/io.h"
@@ -41,7 +42,9 @@ enum {
 	REPLICA_SUBMITS_MAX = 1024, /* not answered yet */
 	REPLICA_MESSAGES_MAX =
 		256, /* received, not stepped yet; what comes beyond is dropped, as the network may do too */
+	REPLICA_MESSAGES_BYTES_MAX = 64 << 20, /* of the bodies of these: likewise */
 };
+_Static_assert((int)REPLICA_MESSAGES_BYTES_MAX >= (int)REPLICA_BODIES_MAX * (int)LIMIT_LOG_ENTRY_BYTES, "any message fits");
 
 /* An entry as it travels: data is what the log holds (body.h). */
 struct replica_body {
@@ -72,7 +75,10 @@ struct replica_options {
 };
 
 struct replica;
-/* Opens log and table; the group is heard of from the loop. ERR_CORRUPT: the two do not belong to each other. */
+/*
+ * Opens log and table; the group is heard of from the loop. ERR_CORRUPT: the two do not belong to each other. ERR_INVAL: a log that is to be
+ * founded has taken part in a group.
+ */
 int replica_open(struct io *io, const struct replica_options *options, struct replica **ret_replica, struct err *err);
 /* What was submitted fails with ERR_STOPPED; waits for log and table, frees. */
 void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void *ctx);

@@ -10,6 +10,7 @@ struct inbound {
 	struct list link;
 	struct raft_message message;
 	uint32_t count;
+	uint64_t bytes; /* of the bodies */
 	struct entry *entries[]; /* NULL: went to the log */
 };
 
@@ -52,6 +53,7 @@ struct replica {
 	/* What is to be stepped. */
 	struct list received, submits; /* struct inbound, struct replica_submit */
 	uint32_t received_count, submit_count;
+	uint64_t received_bytes; /* of bodies */
 	bool tick;
 	struct fill fills[RAFT_MEMBERS_MAX];
 

@@ -142,6 +142,7 @@ static void step_message(struct replica *r)
 	uint64_t last;
 
 	r->received_count--;
+	r->received_bytes -= in->bytes;
 	if (in->message.type == RAFT_APPEND && raft_asks(&r->core, &in->message, &event.differs, &last))
 		while (event.differs <= last &&
 			replica__term_at(r, event.differs) == raft_message_term(&in->message, event.differs))

@@ -207,9 +207,9 @@ static void on_stop(void *ctx, int code, const char *text)
 	n->stopped = code;
 }
 
-static void node_open(struct node *n)
+static struct replica_options node_options(struct node *n)
 {
-	const struct replica_options options = {
+	return (struct replica_options){
 		.raft = {.id = n->id,
 			.heartbeat_ms = 50,
 			.election_ms = 250,
@@ -229,6 +229,11 @@ static void node_open(struct node *n)
 		.on_stop = on_stop,
 		.ctx = n,
 	};
+}
+
+static void node_open(struct node *n)
+{
+	const struct replica_options options = node_options(n);
 	struct err err = {0};
 	int rc = replica_open(n->host, &options, &n->r, &err);
 
@@ -662,6 +667,74 @@ START_TEST(test_malformed)
 }
 END_TEST
 
+/* Of messages that wait no more is kept than fits, and when they are stepped there is room again. */
+START_TEST(test_messages_that_wait)
+{
+	enum { COUNT = 8, BYTES = 200000 };
+	static const uint8_t bytes[BYTES] = {BODY_COMMANDS};
+	struct group *g = group_new(10, 1 << 20);
+	struct node *l = elected(g), *n = &g->nodes[l->id % NODES];
+	const struct raft_core *core = replica_core(n->r);
+	struct raft_message m = {.type = RAFT_APPEND, .from = l->id, .to = n->id, .term = core->term};
+	struct replica_body bodies[COUNT];
+	uint64_t fitting = 0;
+
+	m.append.prev_index = core->last_index;
+	m.append.prev_term = raft_term_at(core, core->last_index);
+	m.append.last = core->last_index + COUNT;
+	m.append.run_count = 1;
+	m.append.runs[0] = (struct raft_run){core->last_index + 1, core->term};
+	for (int i = 0; i < COUNT; i++)
+		bodies[i] = (struct replica_body){core->term, slice_of(bytes, BYTES)};
+	for (; replica_counts(n->r)->dropped == 0; fitting++) {
+		ck_assert_uint_lt(fitting, REPLICA_MESSAGES_MAX);
+		replica_receive(n->r, &m, bodies, COUNT);
+	}
+	ck_assert_uint_eq(fitting - 1, REPLICA_MESSAGES_BYTES_MAX / (COUNT * BYTES));
+	ck_assert_uint_eq(replica_counts(n->r)->malformed, 0);
+	run_for(g, 10 * ms_ns);
+	replica_receive(n->r, &m, bodies, COUNT);
+	ck_assert_uint_eq(replica_counts(n->r)->dropped, 1);
+	group_free(g);
+}
+END_TEST
+
+static void save_done(struct wal_save *save, int code)
+{
+	ck_assert_int_eq(code, 0);
+	save->done = NULL;
+}
+
+static bool is_saved(void *ctx)
+{
+	return !((struct wal_save *)ctx)->done;
+}
+
+/* Who has voted in a group founds no other: its vote would be forgotten. */
+START_TEST(test_founding_after_a_vote)
+{
+	struct group *g = group_new(11, 1 << 20);
+	struct node *n = &g->nodes[0];
+	const struct wal_replica replica = {.cluster = "of these tests", .replica = n->id};
+	const struct wal_options options = {.dir = "/voted/log", .segment_bytes = 1 << 20, .replica = &replica};
+	struct wal_save save = {.term = 2, .vote = 3, .done = save_done};
+	struct replica_options founds = node_options(n);
+	struct err err;
+	struct wal *wal;
+
+	founds.dir = "/voted";
+	ck_assert_int_eq(io_mkdir(n->host, "/voted", 0700), 0);
+	ck_assert_int_eq(io_mkdir(n->host, "/voted/log", 0700), 0);
+	ck_assert_int_eq(wal_open(n->host, &options, 1, NULL, NULL, &wal, &err), 0);
+	wal_save(wal, &save);
+	ck_assert(sim_run(g->sim, is_saved, &save, UINT64_MAX));
+	wal_abandon(wal);
+	ck_assert_int_eq(replica_open(n->host, &founds, &n->r, &err), ERR_INVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "up to term 2"));
+	group_free(g);
+}
+END_TEST
+
 static void on_closed(void *ctx, int code)
 {
 	struct node *n = ctx;
@@ -758,4 +831,4 @@ END_TEST
 
 UNIT_MAIN("replica_sim", test_replicates, test_follower_refuses, test_founding_again, test_power_failure,
 	test_laggard_fed_from_log, test_log_is_trimmed, test_log_kept_for_laggards, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
-	test_malformed, test_close, test_histories)
+	test_malformed, test_messages_that_wait, test_founding_after_a_vote, test_close, test_histories)
