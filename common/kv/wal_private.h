@@ -119,7 +119,7 @@ struct wal {
 	struct io_turn_hook hook;
 	struct io_op timer; /* idle mark, and the retry for space */
 	uint64_t last_write_ns;
-	uint64_t blocked_since_ns; /* entries wait for a segment; 0: none do */
+	uint64_t blocked_since_ns; /* entries, or a restart, wait for a segment; 0: none do */
 	bool space_retry;          /* the last try to make a segment found no space: the timer tries again */
 	struct wal_job job;
 	bool job_running;
@@ -185,8 +185,8 @@ int wal__segment_first(struct wal *wal, const uint8_t *frame, size_t frame_bytes
 /* Those below `number` are not of the log any more. */
 void wal__segments_discard(struct wal *wal, uint64_t number);
 /*
- * The segment that a restart begins in: taken out of the pool, or a new one that wal__segment_begin makes; no job runs, and
- * none is started before wal__segment_begun. `begin` blocks: on a worker.
+ * The segment that a restart begins in, taken out of the pool (NULL: none is ready). No job runs, and none is started before
+ * wal__segment_begun. `begin` blocks: on a worker.
  */
 struct wal_segment *wal__segment_next(struct wal *wal);
 int wal__segment_begin(struct wal *wal, struct wal_segment *segment, const uint8_t *frame, size_t frame_bytes);

@@ -4,7 +4,7 @@
  *
  *     wal_save     waits for a restart that runs --> worker: both slots --> done
  *     wal_cut      at once: indices, and who is told what; the frame that says so is the next one (wal.c)
- *     wal_restart  at once: indices; all writes and jobs end --> worker: base frame in a segment of its own, synced, then
+ *     wal_restart  at once: indices; all writes and jobs end, a segment is ready --> worker: base frame in it, synced, then
  *                  both slots, which now name it --> the old segments go back to the pool --> done
  *
  * While a save or a restart waits or runs, no frame is written, so that no entry is durable before the term that it
@@ -234,6 +234,12 @@ static void start_restart(struct wal *wal)
 
 	CHECK(wal->busy_writes == 0 && !wal->job_running);
 	g->op_segment = wal__segment_next(wal);
+	if (!g->op_segment) {
+		if (!wal->blocked_since_ns)
+			wal->blocked_since_ns = io_now_ns(wal->io);
+		return;
+	}
+	wal->blocked_since_ns = 0;
 	io_random(wal->io, wal->log_id, WAL_ID_BYTES);
 	io_random(wal->io, wal->nonce, WAL_ID_BYTES);
 	wal->offset = 0;

@@ -58,7 +58,8 @@ void wal_cut(struct wal *wal, uint64_t from);
 
 /*
  * A snapshot of entries 1..index is durable: the log begins anew behind it, in one atomic step; all entries leave.
- * Above what is committed. Entries may be submitted at once, and are written after it.
+ * Above what is committed. Entries may be submitted at once, and are written after it. On a full disk it waits for a segment as
+ * entries do.
  */
 struct wal_restart {
 	uint64_t index, term;

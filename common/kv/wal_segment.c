@@ -8,8 +8,8 @@
  * carry its old number, an old nonce and another predecessor, so nothing in it can be taken for log.
  *
  * When the segment written to is half full and no ready one waits, a job on IO_LANE_FILE makes one. If it is out of
- * space, entries wait: a trim may free a segment; after WAL_SPACE_WAIT_MS it is fatal. Any other failure is fatal at
- * once.
+ * space, entries wait, and so does a restart: a trim, or somebody else, may give some; after WAL_SPACE_WAIT_MS it is
+ * fatal. Any other failure is fatal at once.
  */
 #include "common/base/check.h"
 #include "common/base/mem.h"
@@ -273,6 +273,8 @@ void wal__segment_trim(struct wal *wal)
 	uint64_t index = wal->group ? wal__group_trim_index(wal) : wal->trim_index;
 	struct wal_segment *s;
 
+	if (wal->group && wal->group->restart)
+		return; /* until it is done the log is still the old one, and the index says nothing of that */
 	for (;;) {
 		s = LIST_ENTRY(wal->live.next, struct wal_segment, link);
 		/* the first live segment always holds a durable frame: the next open finds the log's start by it */
@@ -296,16 +298,13 @@ struct wal_segment *wal__segment_next(struct wal *wal)
 {
 	struct list *ready = list_pop_front(&wal->ready);
 
-	return ready ? LIST_ENTRY(ready, struct wal_segment, link) : segment_new(next_number(wal), -1);
+	return ready ? LIST_ENTRY(ready, struct wal_segment, link) : NULL;
 }
 
 int wal__segment_begin(struct wal *wal, struct wal_segment *segment, const uint8_t *frame, size_t frame_bytes)
 {
-	int64_t n;
+	int64_t n = io_pwrite(wal->io, segment->fd, frame, frame_bytes, 0);
 
-	if (segment->fd < 0)
-		return create(wal, segment->number, frame, frame_bytes, &segment->fd);
-	n = io_pwrite(wal->io, segment->fd, frame, frame_bytes, 0);
 	return n < 0 ? (int)n : io_fdatasync(wal->io, segment->fd);
 }
 
@@ -408,8 +407,8 @@ void wal__segment_work(struct wal *wal)
 {
 	bool wanted = wal->blocked_since_ns || (!wal->closing && wal->offset > wal->segment_bytes / 2);
 
-	if (wal->group && wal->group->restart)
-		return; /* it waits for the job, and then has the segments for itself */
+	if (wal->group && wal->group->op_segment)
+		return; /* a restart has the segments for itself */
 	wal__segment_trim(wal);
 	if (wal->job_running || wal->failed)
 		return;

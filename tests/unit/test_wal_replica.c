@@ -662,6 +662,68 @@ START_TEST(test_restart)
 }
 END_TEST
 
+/* Without space a restart waits for some, as entries do: what was trimmed gives it, or somebody else; but not for ever. */
+START_TEST(test_restart_on_full_disk)
+{
+	begin();
+	appends(12, 1, 200000); /* two in the third segment: none is ready */
+	sim_disk_full(bed.host, true);
+	bed_restart(&bed, 100, 1);
+	bed_append(&bed, 1, 10);
+	bed_run_for(&bed, 20000000000);
+	ck_assert(bed.restarting);
+	ck_assert_int_eq(bed.fatal, 0);
+	sim_disk_full(bed.host, false);
+	bed_settle(&bed);
+	bed_crash(&bed);
+	bed_open(&bed);
+	ck_assert_uint_eq(bed.now.last, 101);
+	/* the old segments are used again */
+	sim_disk_full(bed.host, true);
+	bed_restart(&bed, 200, 1);
+	bed_run_for(&bed, 100000000);
+	ck_assert(!bed.restarting);
+	bed_crash(&bed);
+	bed_open(&bed);
+	ck_assert_uint_eq(bed.now.last, 200);
+	bed_fini(&bed);
+
+	begin();
+	appends(12, 1, 200000);
+	sim_disk_full(bed.host, true);
+	bed_restart(&bed, 100, 1);
+	bed_run_for(&bed, 60000000000);
+	ck_assert_int_eq(bed.fatal, ERR_NOSPC);
+	ck_assert(!bed.restarting);
+	bed_close(&bed);
+	sim_disk_full(bed.host, false);
+	bed_crash(&bed);
+	bed_open(&bed);
+	ck_assert_uint_eq(bed.now.last, 12);
+	bed_fini(&bed);
+}
+END_TEST
+
+/* What the snapshot has, the old log may give away only when there is a new one: it is what a crash before finds. */
+START_TEST(test_trim_before_restart_is_done)
+{
+	for (uint64_t n = 1; n <= 30; n++) {
+		begin();
+		appends(12, 1, 200000);
+		sim_disk_full(bed.host, true);
+		bed_restart(&bed, 100, 1);
+		bed_trim(&bed, 100);
+		bed.dies_at_event = sim_event_count(bed.sim) + n;
+		bed_run_for(&bed, 100000000);
+		sim_disk_full(bed.host, false);
+		bed_crash(&bed);
+		bed_open(&bed);
+		ck_assert_uint_ge(wal_commit(bed.wal), wal_index(bed.wal)->base_index);
+		bed_fini(&bed);
+	}
+}
+END_TEST
+
 /* Held entries stay however far the log is trimmed, and go when they are released. */
 START_TEST(test_hold)
 {
@@ -913,5 +975,6 @@ END_TEST
 UNIT_MAIN("wal_replica", test_terms_and_commit, test_commit_is_durable, test_cut, test_cut_below_what_is_left,
 	test_cut_begins_a_nonce, test_cut_from_callback, test_damaged_cut, test_contradictions, test_slots,
 	test_slots_one_by_one, test_slot_written_and_not_synced, test_term_before_its_entries, test_whose_log, test_plain_log, test_newer_formats,
-	test_newer_in_looks_only, test_committed_entry_lost, test_slots_of_another_time, test_restart, test_hold,
+	test_newer_in_looks_only, test_committed_entry_lost, test_slots_of_another_time, test_restart, test_restart_on_full_disk,
+	test_trim_before_restart_is_done, test_hold,
 	test_hold_and_restart, test_trim_is_bounded, test_read, test_read_of_damage, test_read_and_trim, test_faults)
