@@ -150,23 +150,3 @@ struct wal_run *wal_index_runs(const struct wal_index *index, uint32_t *ret_coun
 	}
 	return runs;
 }
-
-uint32_t wal_index_runs_in(
-	const struct wal_index *index, uint64_t first, uint64_t last, struct wal_run *runs, uint32_t max)
-{
-	uint32_t count = 0;
-
-	CHECK(first > index->base_index && last <= wal_index_last(index));
-	for (uint32_t i = wal_index_find(index, first); i < index->count; i++) {
-		const struct wal_extent *e = extent_at(index, i);
-
-		if (e->first_index > last)
-			break;
-		if (count && runs[count - 1].term == e->term)
-			continue;
-		if (count == max)
-			break;
-		runs[count++] = (struct wal_run){e->first_index < first ? first : e->first_index, e->term};
-	}
-	return count;
-}

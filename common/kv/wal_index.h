@@ -53,8 +53,5 @@ uint64_t wal_index_back(const struct wal_index *index, uint64_t bytes);
 
 /* All runs, oldest first: mem_alloc'ed, the caller's; NULL if there are no entries. */
 struct wal_run *wal_index_runs(const struct wal_index *index, uint32_t *ret_count);
-/* The first `max` runs of entries first..last, which are there; the first of them begins at `first`. Returns how many. */
-uint32_t wal_index_runs_in(
-	const struct wal_index *index, uint64_t first, uint64_t last, struct wal_run *runs, uint32_t max);
 
 #endif

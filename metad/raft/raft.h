@@ -339,6 +339,5 @@ int raft_message_check(const struct raft_message *message);
 
 /* Term of an entry, 0 if it is not known here (forgotten, or not there). */
 uint64_t raft_term_at(const struct raft_core *core, uint64_t index);
-const char *raft_role_name(enum raft_role role);
 
 #endif

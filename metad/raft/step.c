@@ -251,10 +251,3 @@ void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event 
 	ret_update->commit = core->commit;
 	ret_update->role_changed = role != core->role || term != core->term || leader != core->leader;
 }
-
-const char *raft_role_name(enum raft_role role)
-{
-	static const char *const names[] = {"follower", "pre-candidate", "candidate", "leader"};
-
-	return names[role];
-}

@@ -5,6 +5,13 @@
 #include "common/base/err.h"
 #include "tests/raft/world_private.h"
 
+const char *world__role_name(enum raft_role role)
+{
+	static const char *const names[] = {"follower", "pre-candidate", "candidate", "leader"};
+
+	return names[role];
+}
+
 /* Whenever one is due (raft.h, 3). */
 void world__sync_begin(struct world *w, struct world_node *n)
 {
@@ -312,7 +319,7 @@ void world__step(
 		n->dies_at_ms = w->now_ms + rng_below(&w->rng, 12);
 	if (u.role_changed)
 		TRACE(w, "node %u is %s in term %" PRIu64 ", leader %" PRIu64 ", last %" PRIu64 " commit %" PRIu64,
-			world__id(w, n), raft_role_name(n->core.role), n->core.term, n->core.leader, n->core.last_index,
+			world__id(w, n), world__role_name(n->core.role), n->core.term, n->core.leader, n->core.last_index,
 			n->core.commit);
 	world__check_leader(w, n, role != RAFT_LEADER);
 	world__check_core(w, n);

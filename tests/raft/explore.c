@@ -454,7 +454,7 @@ static void print_nodes(const struct state *s)
 		const struct world_node *n = &s->world.nodes[i];
 
 		printf("      node %u: %s of term %" PRIu64 ", vote %" PRIu64 ", log", i + 1,
-			raft_role_name(n->core.role), n->core.term, n->core.vote);
+			world__role_name(n->core.role), n->core.term, n->core.vote);
 		for (uint32_t j = 0; j < n->log.count; j++)
 			printf(" %" PRIu64 "%s", n->log.entries[j].term, n->log.entries[j].config ? "c" : "");
 		printf(", persisted %" PRIu64 ", commit %" PRIu64 "\n", n->core.persisted, n->core.commit);

@@ -452,7 +452,7 @@ bool world_history(uint64_t seed, bool trace, struct world_counts *counts, char 
 		TRACE(w,
 			"node %u %s: %s of term %" PRIu64 ", leader %" PRIu64 ", base %" PRIu64 " last %" PRIu64
 			" persisted %" PRIu64 " commit %" PRIu64 " applied %" PRIu64 " refused %" PRIu64,
-			i + 1, w->nodes[i].up ? "up" : "down", raft_role_name(core->role), core->term, core->leader,
+			i + 1, w->nodes[i].up ? "up" : "down", world__role_name(core->role), core->term, core->leader,
 			core->base_index, core->last_index, core->persisted, core->commit, w->nodes[i].applied,
 			core->refused);
 		for (uint32_t j = 0; core->role == RAFT_LEADER && j < core->config.count; j++)

@@ -24,6 +24,7 @@ static inline uint32_t world__id(const struct world *w, const struct world_node 
 }
 
 /* log.c */
+const char *world__role_name(enum raft_role role);
 uint64_t world__log_last(const struct world_log *log);
 const struct world_entry *world__log_at(const struct world_log *log, uint64_t index); /* NULL: it is not there */
 void world__log_push(struct world_log *log, const struct world_entry *entry);

@@ -43,14 +43,6 @@ START_TEST(test_example)
 	ck_assert_uint_eq(count, 2);
 	ck_assert_uint_eq(runs[1].first, 14);
 	mem_free(runs);
-	runs = mem_array(2, sizeof(*runs));
-	ck_assert_uint_eq(wal_index_runs_in(&x, 12, 19, runs, 2), 2);
-	ck_assert(runs[0].first == 12 && runs[0].term == 2 && runs[1].first == 14 && runs[1].term == 4);
-	ck_assert_uint_eq(wal_index_runs_in(&x, 12, 19, runs, 1), 1);
-	ck_assert_uint_eq(wal_index_runs_in(&x, 12, 13, runs, 2), 1);
-	ck_assert_uint_eq(wal_index_runs_in(&x, 15, 19, runs, 2), 1);
-	ck_assert(runs[0].first == 15 && runs[0].term == 4);
-	mem_free(runs);
 	wal_index_cut(&x, 17, 0);
 	ck_assert_uint_eq(wal_index_last(&x), 16);
 	ck_assert_uint_eq(wal_index_at(&x, 2)->count, 2);

@@ -198,22 +198,18 @@ static void fill_and_post(struct node *n, struct packet *p, uint64_t last)
 	const struct wal_index *index = wal_index(n->wal);
 	uint64_t prev = p->m.append.prev_index, first = prev > index->base_index ? prev : prev + 1;
 	struct raft_run runs[BODIES + 1];
-	struct wal_run found[BODIES + 1];
 	uint32_t count = 0;
 
 	if (prev < index->base_index || last > n->core.last_index) {
 		push(n, &sent, NULL);
 		return;
 	}
-	/* of those that wait for their frame, the cache knows */
-	if (first <= last && last <= wal_index_last(index)) {
-		count = wal_index_runs_in(index, first, last, found, BODIES + 1);
-		for (uint32_t i = 0; i < count; i++)
-			runs[i] = (struct raft_run){found[i].first, found[i].term};
-	} else {
-		for (uint64_t i = first; i <= last; i++)
-			if (count == 0 || runs[count - 1].term != n->entries[i].term)
-				runs[count++] = (struct raft_run){i, n->entries[i].term};
+	for (uint64_t i = first; i <= last; i++) {
+		/* of those that wait for their frame, the cache knows */
+		uint64_t term = i <= wal_index_last(index) ? wal_index_term(index, i) : n->entries[i].term;
+
+		if (count == 0 || runs[count - 1].term != term)
+			runs[count++] = (struct raft_run){i, term};
 	}
 	if (raft_fill(&n->core, &p->m, last, runs, count)) {
 		if (p->m.append.last == 1 && prev == 0) {
