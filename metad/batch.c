@@ -23,6 +23,16 @@ enum {
 	ENTRY_OWN_ROWS = 1, /* the meta row */
 };
 
+/*
+ * Whatever the command that is alone in its entry, its commit finds room in half of what is reserved: a page for each row and for each level
+ * above it, each cut in two (kv_backend.h). The other half is for the commit that runs.
+ */
+enum { TABLE_DEPTH = 8, TABLE_PAGE_BYTES = 4096 };
+_Static_assert(2ull * (STATE_COMMAND_ROWS + STATE_SESSION_ROW_BYTES / STATE_ROW_MEMORY_BYTES + 2) * (1 + TABLE_DEPTH) * TABLE_PAGE_BYTES +
+			3 * (LIMIT_LOG_ENTRY_BYTES + STATE_COMMAND_ROWS * STATE_ROW_MEMORY_BYTES) + (1 << 20) <=
+		METAD_ROOM_BYTES / 2,
+	"one command always finds room");
+
 static void batches_move(struct metad *md);
 
 static struct batch *batch_get(struct metad *md)
@@ -50,7 +60,7 @@ static void batch_clear(struct batch *batch)
 	wcursor_init(&batch->w, batch->data, LIMIT_LOG_ENTRY_BYTES);
 	wcursor_zeros(&batch->w, STATE_ENTRY_HEADER_BYTES);
 	batch->count = batch->answered = 0;
-	batch->rows = ENTRY_OWN_ROWS;
+	batch->rows = batch->entry.rows = ENTRY_OWN_ROWS;
 }
 
 static void batch_free(struct batch *batch)
@@ -156,16 +166,22 @@ static void batches_move(struct metad *md)
 		metad__maybe_stopped(md);
 }
 
-static bool has_room(const struct batch *batch, uint32_t rows)
+/* Where the disk is all but full an entry is no more than its commit surely finds room for. */
+static bool has_room(const struct batch *batch, uint32_t rows, uint32_t derived)
 {
-	return batch->count == 0 || batch->rows + rows <= METAD_ENTRY_ROWS;
+	uint64_t memory = batch->w.len + (uint64_t)(batch->rows + rows) * STATE_ROW_MEMORY_BYTES;
+
+	return batch->count == 0 ||
+		(batch->rows + rows <= METAD_ENTRY_ROWS &&
+			kv_fits(batch->md->state.kv, memory, (uint64_t)batch->entry.rows + rows + derived));
 }
 
 /* An open batch with room for the command in md->cmd, which is then in it. */
 static struct batch *batch_take(struct metad *md)
 {
 	struct batcher *b = &md->batcher;
-	uint32_t rows = state_cmd_rows(&md->cmd) + state_session_rows(&md->state, &md->cmd.request);
+	uint32_t rows = state_cmd_rows(&md->cmd) + state_session_rows(&md->state, &md->cmd.request),
+		 derived = state_cmd_derived_rows(&md->cmd);
 
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (!b->open) {
@@ -174,10 +190,11 @@ static struct batch *batch_take(struct metad *md)
 				return NULL;
 			batch_clear(b->open);
 		}
-		if (has_room(b->open, rows)) {
+		if (has_room(b->open, rows, derived)) {
 			state_cmd_encode(&md->cmd, &b->open->w);
 			if (!b->open->w.failed) {
 				b->open->rows += rows;
+				b->open->entry.rows += rows + derived;
 				return b->open;
 			}
 			b->open->w.failed = false; /* full: its length is as before */

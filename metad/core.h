@@ -44,7 +44,10 @@ enum {
 	METAD_NAMED_MS = 15 * 1000, /* who has a file open has named it by then: clients do so every 10 s */
 	METAD_SIZE_CLASSES = 3,           /* <= 64 KiB, <= 4 MiB, above: as chunkd's segments */
 	METAD_PLANS = 8,
-	/* Kept for what was admitted already (pages are copied, so twice what the memory tables hold), and for deletes. */
+	/*
+	 * Kept for deletes, and so that commits are seldom small for want of room: what one may take at most, derived rows too, is counted before
+	 * an entry is admitted (kv_admits).
+	 */
 	METAD_ROOM_BYTES = 2 * LIMIT_MEMTABLE_BYTES + (64 << 20),
 };
 

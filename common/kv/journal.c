@@ -34,6 +34,7 @@ struct journal {
 	uint64_t applied;
 	struct list waiting; /* journal_entry.append.link */
 	uint32_t in_log;     /* entries that are with the log */
+	uint64_t rows_in_log; /* that they may write */
 	struct io_turn_hook hook;
 	struct io_op timer;
 	int failed;
@@ -196,6 +197,7 @@ static void append_done(struct wal_append *append, int code)
 	int rc;
 
 	j->in_log--;
+	j->rows_in_log -= entry->rows;
 	if (!list_empty(&j->waiting))
 		io_at_turn_end(j->io, &j->hook);
 	if (!code && j->failed)
@@ -225,6 +227,16 @@ static struct journal_entry *first_waiting(struct journal *j)
 	return CONTAINER_OF(LIST_ENTRY(list_pop_front(&j->waiting), struct wal_append, link), struct journal_entry, append);
 }
 
+/* One that finds no room although it is alone is tried: the room is counted for the worst, and waiting would not make any. */
+static bool admits(const struct journal *j)
+{
+	const struct journal_entry *next =
+		CONTAINER_OF(LIST_ENTRY(j->waiting.next, struct wal_append, link), struct journal_entry, append);
+
+	return kv_admits(j->kv, (j->in_log + 1) * j->options.entry_growth_bytes, j->rows_in_log + next->rows) ||
+		(j->in_log == 0 && kv_is_settled(j->kv));
+}
+
 static void close_step(struct journal *j);
 
 /* Admits what the table has room for. After a failure nothing is written any more. */
@@ -232,13 +244,14 @@ static void run_hook(struct io_turn_hook *hook)
 {
 	struct journal *j = CONTAINER_OF(hook, struct journal, hook);
 
-	while (!list_empty(&j->waiting) && (j->failed || kv_admits(j->kv, (j->in_log + 1) * j->options.entry_growth_bytes))) {
+	while (!list_empty(&j->waiting) && (j->failed || admits(j))) {
 		struct journal_entry *entry = first_waiting(j);
 
 		if (j->failed) {
 			entry->done(entry, ERR_STOPPED);
 		} else {
 			j->in_log++;
+			j->rows_in_log += entry->rows;
 			wal_submit(j->wal, &entry->append);
 		}
 	}

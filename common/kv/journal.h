@@ -39,11 +39,12 @@ int journal_open(struct io *io, const struct journal_options *options, struct jo
 void journal_abandon(struct journal *journal);
 
 struct journal_entry {
-	struct wal_append append;                            /* append.data is set by the caller; the rest is private */
+	struct wal_append append; /* append.data is set by the caller; the rest is private */
+	uint32_t rows; /* that its apply may write, derived ones counted; counts where the table has room_bytes */
 	struct journal *journal;                             /* private */
 	void (*done)(struct journal_entry *entry, int code); /* 0: durable and applied; else never acknowledged */
 };
-/* An entry waits here while the table has no room for what it may bring (kv_admits): nothing is refused. */
+/* An entry waits here while the table has no room for what it may bring (kv_admits): nothing is refused. Alone it never waits. */
 void journal_submit(struct journal *journal, struct journal_entry *entry);
 
 struct kv *journal_kv(struct journal *journal);

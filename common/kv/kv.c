@@ -12,7 +12,7 @@
  *  5. After the first error nothing is committed any more. What a failed commit was to write stays in `frozen`, so reads
  *     stay right; only a backing store that cannot be read ends them.
  *
- * A commit is started by size, by time, or because a flush waits. While one runs, the active table goes on growing;
+ * A commit is started by size, by time, because a flush waits, or because the backing store has no room for more at once. While one runs, the active table goes on growing;
  * kv_admits tells the owner how fast it may.
  */
 #include "common/base/check.h"
@@ -28,6 +28,8 @@ enum {
 	KV_FREE_SHARE = 4, /* 1/4 of the room beside a running commit is given at once, the rest by time */
 	KV_COMMIT_BYTES_PER_MS = 16 << 10, /* before it is known how fast commits are */
 	KV_SPEED_BYTES = 1 << 20,          /* what it takes to learn that from a commit */
+	BROUGHT_ROOM = 3,                  /* pages that were cut in two are half empty, and rows have heads */
+	DERIVED_BYTES = 64 + 16,           /* a derived row, and what the backing store needs for it beside key and value */
 };
 
 #define MS_NS 1000000ull
@@ -45,10 +47,12 @@ struct kv {
 	const struct kv_derived *derived;
 	void *store;
 	uint64_t freeze_bytes, freeze_ns;
+	bool minds_room; /* by its options */
 	void (*on_fatal)(void *ctx, int code, const char *text);
 	void *ctx;
 
 	struct memtable *active, *frozen; /* frozen is empty unless a commit runs */
+	uint64_t active_sources, frozen_sources; /* puts of rows that others are derived from */
 	uint64_t applied;                 /* by the owner */
 	uint64_t frozen_applied;          /* of the newest commit, running or done */
 	uint64_t committed_applied;       /* of the newest commit done in this life; 0: none */
@@ -128,6 +132,7 @@ int kv_open(struct io *io, const struct kv_options *options, struct kv **ret_kv,
 	kv->derived = options->derived;
 	kv->store = store;
 	kv->freeze_bytes = options->freeze_bytes ? options->freeze_bytes : KV_FREEZE_BYTES;
+	kv->minds_room = options->room_bytes != 0;
 	kv->freeze_ns = (options->freeze_ms ? options->freeze_ms : KV_FREEZE_MS) * MS_NS;
 	kv->on_fatal = options->on_fatal;
 	kv->ctx = options->ctx;
@@ -188,6 +193,8 @@ static void freeze(struct kv *kv, bool sync)
 	kv->commit_running = true;
 	kv->commit_ended = false;
 	kv->freeze_due = false;
+	kv->frozen_sources = kv->active_sources;
+	kv->active_sources = 0;
 }
 
 /* Blocking; on the worker. Touches nothing that the loop changes meanwhile. */
@@ -370,9 +377,15 @@ static bool is_derived(const struct kv *kv, struct slice key)
 	return kv->derived && key.len > 0 && key.data[0] == kv->derived->target;
 }
 
+static bool is_source(const struct kv *kv, struct slice key)
+{
+	return kv->derived && key.len > 0 && key.data[0] == kv->derived->source;
+}
+
 void kv_put(struct kv *kv, struct slice key, struct slice value)
 {
 	CHECK(!is_derived(kv, key));
+	kv->active_sources += is_source(kv, key);
 	kv->half_applied = true;
 	kv->generation++;
 	memtable_put(kv->active, key, value);
@@ -381,6 +394,7 @@ void kv_put(struct kv *kv, struct slice key, struct slice value)
 void kv_del(struct kv *kv, struct slice key)
 {
 	CHECK(!is_derived(kv, key));
+	kv->active_sources += is_source(kv, key);
 	kv->half_applied = true;
 	kv->generation++;
 	memtable_del(kv->active, key);
@@ -655,14 +669,75 @@ static uint64_t active_ration(const struct kv *kv, uint64_t room)
 	return free_bytes + (room - free_bytes) * elapsed_ms / expected_ms;
 }
 
-bool kv_admits(const struct kv *kv, uint64_t worst_bytes)
+static struct kv_room room_of(const struct kv *kv)
+{
+	struct kv_backend_stats backing;
+
+	kv->backend->stats(kv->store, &backing);
+	backing.room.left_bytes += kv->snapshots ? 0 : backing.room.again_bytes;
+	return backing.room;
+}
+
+/* `bytes`: what the rows bring. */
+static uint64_t commit_room(const struct kv_room *room, uint64_t bytes, uint64_t rows)
+{
+	uint64_t leaves = rows < room->leaf_pages ? rows : room->leaf_pages,
+		 branches = rows * room->depth < room->branch_pages ? rows * room->depth : room->branch_pages;
+
+	return 2 * (leaves + branches) * room->page_bytes + BROUGHT_ROOM * bytes + room->own_bytes;
+}
+
+/* What a table's commit may take, if so much more comes to it. */
+static uint64_t table_room(const struct kv_room *room, const struct memtable *table, uint64_t sources, uint64_t bytes, uint64_t rows)
+{
+	uint64_t derived = sources * KV_DERIVED_ROWS;
+
+	return commit_room(room, bytes + memtable_bytes(table) + derived * DERIVED_BYTES, rows + memtable_rows(table) + derived);
+}
+
+/*
+ * Twice what the running commit may take: it is not in what the store says of itself, and what it makes greater the next one may copy. Pages
+ * that it lets go of are of no use to the next one.
+ */
+static uint64_t all_room(const struct kv *kv, const struct kv_room *room, uint64_t bytes, uint64_t rows)
+{
+	return 2 * (kv->commit_running ? table_room(room, kv->frozen, kv->frozen_sources, 0, 0) : 0) +
+		table_room(room, kv->active, kv->active_sources, bytes, rows);
+}
+
+static bool has_room(struct kv *kv, uint64_t bytes, uint64_t rows)
+{
+	struct kv_room room = room_of(kv);
+
+	if (!kv->minds_room || all_room(kv, &room, bytes, rows) <= room.left_bytes)
+		return true;
+	if (!kv->commit_running && !kv->freeze_due && memtable_rows(kv->active)) {
+		kv->freeze_due = true;
+		kick(kv);
+	}
+	return false;
+}
+
+bool kv_fits(const struct kv *kv, uint64_t worst_bytes, uint64_t worst_rows)
+{
+	struct kv_room room = room_of(kv);
+
+	return !kv->minds_room || commit_room(&room, worst_bytes, worst_rows) <= room.left_bytes / 2;
+}
+
+bool kv_is_settled(const struct kv *kv)
+{
+	return !kv->commit_running && memtable_rows(kv->active) == 0;
+}
+
+bool kv_admits(struct kv *kv, uint64_t worst_bytes, uint64_t worst_rows)
 {
 	uint64_t active = memtable_bytes(kv->active), room = LIMIT_MEMTABLE_BYTES;
 
 	if (active + memtable_bytes(kv->frozen) + worst_bytes > room)
 		return false;
 	room -= memtable_bytes(kv->frozen) + worst_bytes;
-	return active <= active_ration(kv, room);
+	return active <= active_ration(kv, room) && has_room(kv, worst_bytes, worst_rows);
 }
 
 bool kv_is_full(struct kv *kv)
@@ -675,11 +750,14 @@ bool kv_is_full(struct kv *kv)
 
 void kv_get_stats(struct kv *kv, struct kv_stats *ret_stats)
 {
+	const struct kv_room room = room_of(kv);
 	struct kv_backend_stats backing;
 
 	kv->backend->stats(kv->store, &backing);
 	*ret_stats = kv->stats;
 	ret_stats->memory_bytes = memtable_bytes(kv->active) + memtable_bytes(kv->frozen);
+	ret_stats->room_bytes = room.left_bytes;
+	ret_stats->commit_room_bytes = all_room(kv, &room, 0, 0);
 	ret_stats->backing_bytes = backing.bytes;
 	ret_stats->backing_rows = backing.rows;
 }

@@ -128,8 +128,15 @@ uint32_t kv_pressure(const struct kv *kv);
  * May the tables grow now? `worst_bytes` (what may still come of entries on their way, and of one more) must fit below
  * LIMIT_MEMTABLE_BYTES, always. And while a commit runs, the room that it leaves is rationed over the time that it will
  * probably take: whoever fills it at once would stand still until the commit has ended.
+ *
+ * With room_bytes, what is in memory and `worst_rows` more (rows that they may write, derived ones counted) must also find room in the backing
+ * store, whatever they are: the less there is left, the smaller commits become. If only a commit can help, it begins.
  */
-bool kv_admits(const struct kv *kv, uint64_t worst_bytes);
+bool kv_admits(struct kv *kv, uint64_t worst_bytes, uint64_t worst_rows);
+/* Would a commit of so much alone take no more than half the room that there is? Without room_bytes: true. */
+bool kv_fits(const struct kv *kv, uint64_t worst_bytes, uint64_t worst_rows);
+/* All that was put is committed. */
+bool kv_is_settled(const struct kv *kv);
 /* Commits all that is applied now; `done` when it is durable. */
 void kv_flush(struct kv *kv, void (*done)(void *ctx, int code), void *ctx);
 
@@ -154,6 +161,8 @@ struct kv_stats {
 	uint64_t memory_bytes, commits, committed_rows, backing_bytes, backing_rows;
 	uint64_t last_commit_ns, longest_commit_ns;
 	uint64_t passed_rows; /* deleted ones that scans had to step over: they are in the way until the next commit */
+	uint64_t room_bytes;        /* that the backing store has for commits; UINT64_MAX: no bound that matters */
+	uint64_t commit_room_bytes; /* that what is not committed yet may take of it at most */
 };
 void kv_get_stats(struct kv *kv, struct kv_stats *ret_stats);
 

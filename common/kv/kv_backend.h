@@ -30,9 +30,21 @@ bool kv_derived_full(const struct kv_derived_rows *rows);
 /* In key order; NULL: that was all, and the next rows may be derived. */
 const struct memtable_row *kv_derived_next(struct kv_derived_rows *rows);
 
+/*
+ * The room for commits, and what says how much of it one may take at most: each row copies the pages from the root to it, and cuts as many in
+ * two, or looks at them beside it; no page is copied twice.
+ */
+struct kv_room {
+	uint64_t left_bytes;  /* UINT64_MAX: no bound that matters, and the rest is 0 */
+	uint64_t again_bytes; /* beside them, of pages that were used before: not while a snapshot is open, which may read them */
+	uint64_t page_bytes, leaf_pages, branch_pages, depth;
+	uint64_t own_bytes; /* for what the store notes beside the rows */
+};
+
 struct kv_backend_stats {
 	uint64_t bytes, rows;
 	bool full; /* see kv_is_full */
+	struct kv_room room;
 };
 
 struct kv_backend {

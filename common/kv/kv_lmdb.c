@@ -45,6 +45,7 @@ enum {
 	PATH_BYTES = 4096 + 32,
 	MODE = 0600,
 	CACHE_ROWS = 4096, /* 200 KiB */
+	OWN_BYTES = 1 << 20, /* that a commit may take for LMDB's own tables, lists of free pages among them, and to become deeper */
 };
 
 #ifdef UNDER_TSAN
@@ -316,8 +317,24 @@ static void count(struct store *s, MDB_txn *txn)
 	MDB_stat stat;
 
 	s->committed_stats.bytes = lmdb_room_used(s->env);
-	if (mdb_stat(txn, s->rows, &stat) == 0)
-		s->committed_stats.rows = stat.ms_entries;
+	if (mdb_stat(txn, s->rows, &stat))
+		return;
+	s->committed_stats.rows = stat.ms_entries;
+	s->committed_stats.room = (struct kv_room){
+		.page_bytes = stat.ms_psize,
+		.leaf_pages = stat.ms_leaf_pages,
+		.branch_pages = stat.ms_branch_pages,
+		.depth = stat.ms_depth,
+		.own_bytes = OWN_BYTES,
+	};
+}
+
+/* Reserves room for the next commits, and says what there is. */
+static void reserve(struct store *s)
+{
+	s->committed_stats.full = lmdb_room_reserve(&s->room);
+	s->committed_stats.room.left_bytes = s->room.fresh_bytes;
+	s->committed_stats.room.again_bytes = s->room.free_bytes;
 }
 
 static void lmdb_close(void *store)
@@ -420,7 +437,8 @@ static int lmdb_open(
 		rc = attach(s, ret_applied, err);
 	if (rc)
 		goto fail;
-	s->stats.full = s->committed_stats.full = lmdb_room_reserve(&s->room);
+	reserve(s);
+	s->stats = s->committed_stats;
 	*ret_store = s;
 	return 0;
 fail:
@@ -535,7 +553,7 @@ static int lmdb_commit(void *store, const struct memtable *table, uint64_t appli
 	if (rc)
 		return lmdb_err(s, err, rc, "cannot commit");
 	s->committed_stats.bytes = lmdb_room_used(s->env);
-	s->committed_stats.full = lmdb_room_reserve(&s->room);
+	reserve(s);
 	return 0;
 }
 

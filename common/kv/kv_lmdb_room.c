@@ -12,6 +12,8 @@ enum {
 	AHEAD_FREEZES = 4, /* and between them, so many memory tables of freeze_bytes */
 	AHEAD_STEP_BYTES = 64 << 20, /* beyond room_bytes */
 	UNWRITTEN_TAIL_BYTES = 1 << 20,
+	SHARED = 2, /* what is not reserved others may take, too: so much of it is counted on */
+	PLENTY = 8, /* beyond so many times room_bytes free pages are not counted: to read the lists of them takes time */
 };
 
 uint64_t lmdb_room_used(MDB_env *env)
@@ -24,36 +26,48 @@ uint64_t lmdb_room_used(MDB_env *env)
 	return ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
 }
 
-/* Pages that deletions have left for reuse: LMDB keeps lists of them, each a count and that many page numbers. */
-static uint64_t free_bytes(MDB_env *env)
+/*
+ * Pages that deletions have left for reuse: LMDB keeps lists of them, by the transaction that they are from, each a count and that many page
+ * numbers. Those of the last one the next one leaves alone: a crash may come back to what was before it.
+ */
+static uint64_t free_bytes(MDB_env *env, uint64_t *ret_next_bytes)
 {
 	enum { FREE_DBI = 0 };
 	MDB_val key, value;
 	MDB_cursor *cursor;
-	uint64_t pages = 0;
-	size_t count;
+	uint64_t pages = 0, next_pages = 0;
+	size_t count, from;
 	MDB_stat stat;
 	MDB_txn *txn;
 
+	*ret_next_bytes = 0;
 	if (mdb_txn_begin(env, NULL, MDB_RDONLY, &txn))
 		return 0;
 	if (mdb_cursor_open(txn, FREE_DBI, &cursor) == 0) {
 		while (mdb_cursor_get(cursor, &key, &value, MDB_NEXT) == 0 && value.mv_size >= sizeof(count)) {
 			memcpy(&count, value.mv_data, sizeof(count));
 			pages += count;
+			memcpy(&from, key.mv_data, sizeof(from));
+			next_pages += from < mdb_txn_id(txn) ? count : 0;
 		}
 		mdb_cursor_close(cursor);
 	}
 	mdb_env_stat(env, &stat);
 	mdb_txn_abort(txn);
+	*ret_next_bytes = next_pages * stat.ms_psize;
 	return pages * stat.ms_psize;
+}
+
+static uint64_t file_system_left(const struct lmdb_room *r)
+{
+	uint64_t total, left;
+
+	return io_disk_space(r->io, r->path, &total, &left) == 0 ? left : 0;
 }
 
 static bool file_system_has(const struct lmdb_room *r, uint64_t bytes)
 {
-	uint64_t total, left;
-
-	return io_disk_space(r->io, r->path, &total, &left) == 0 && left >= bytes;
+	return file_system_left(r) >= bytes;
 }
 
 /* Makes it `want` if it is less than `least`. */
@@ -75,14 +89,20 @@ static bool allocate_to(struct lmdb_room *r, uint64_t least, uint64_t want)
 /* A full disk is not an error here: the commit that really needs the room will say it, and `full` keeps growth away long before. */
 bool lmdb_room_reserve(struct lmdb_room *r)
 {
-	uint64_t used = lmdb_room_used(r->env), room;
+	uint64_t used = lmdb_room_used(r->env), want = used + r->ahead_bytes, room, left;
 
-	if (!allocate_to(r, used + r->room_bytes, used + r->ahead_bytes))
+	r->refused = !allocate_to(r, r->refused ? want : used + r->room_bytes, want);
+	if (r->refused)
 		(void)allocate_to(r, used + r->room_bytes, used + r->room_bytes);
-	if (r->cannot_allocate)
-		return !file_system_has(r, r->room_bytes + r->spare_bytes);
 	room = r->allocated_bytes > used ? r->allocated_bytes - used : 0;
-	return room < r->room_bytes && room + free_bytes(r->env) < r->room_bytes;
+	left = r->refused ? 0 : file_system_left(r);
+	r->fresh_bytes = room + (left > r->spare_bytes ? (left - r->spare_bytes) / SHARED : 0);
+	r->free_bytes = 0;
+	if (r->cannot_allocate)
+		return left < r->room_bytes + r->spare_bytes;
+	if (r->fresh_bytes >= PLENTY * r->room_bytes)
+		return false;
+	return room + free_bytes(r->env, &r->free_bytes) < r->room_bytes;
 }
 
 static uint64_t ahead_bytes(const struct kv_options *options)

@@ -19,6 +19,9 @@ struct lmdb_room {
 	uint64_t ahead_bytes, allocated_bytes;
 	uint64_t room_bytes, spare_bytes; /* of the options */
 	bool cannot_allocate;             /* the file system has no fallocate */
+	bool refused;                     /* it did not give the last time what was wanted */
+	/* What commits may take, as of the last lmdb_room_reserve: pages that were never used, and those that are free again. */
+	uint64_t fresh_bytes, free_bytes;
 };
 
 /*
@@ -29,7 +32,7 @@ int lmdb_room_init(struct lmdb_room *r, struct io *io, const char *path, int fd,
 	struct err *err);
 /* Bytes of the file that hold something, or have held it. */
 uint64_t lmdb_room_used(MDB_env *env);
-/* Reserves blocks beyond what is used, and tells whether less than the options want is left. */
+/* Reserves blocks beyond what is used, and tells whether less than the options want is left. Sets fresh_bytes, free_bytes. */
 bool lmdb_room_reserve(struct lmdb_room *r);
 
 #endif

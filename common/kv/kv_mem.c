@@ -273,6 +273,7 @@ static void count(struct store *s)
 	uint64_t total, left;
 
 	s->stats.bytes = s->slot.end;
+	s->stats.room = (struct kv_room){.left_bytes = UINT64_MAX};
 	s->stats.rows = memtable_rows(s->rows) - memtable_tombstones(s->rows);
 	s->stats.full = s->spare_bytes && io_disk_space(s->io, s->dir, &total, &left) == 0 && left < s->spare_bytes;
 }

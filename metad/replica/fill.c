@@ -206,7 +206,9 @@ static void answer(struct replica *r, uint64_t index, uint64_t term)
 /* False: it waits until a commit of the table has made room. */
 static bool has_room(const struct replica *r)
 {
-	return kv_admits(table_kv(r->table), r->options.growth_bytes);
+	struct kv *kv = table_kv(r->table);
+
+	return kv_admits(kv, r->options.growth_bytes, 0) || kv_is_settled(kv); /* rows count where room_bytes is set */
 }
 
 static void apply_one(struct replica *r, uint64_t index, uint64_t term, struct slice data)

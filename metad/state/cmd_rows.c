@@ -95,6 +95,25 @@ uint32_t state_cmd_rows(const struct state_cmd *cmd)
 	}
 }
 
+uint32_t state_cmd_derived_rows(const struct state_cmd *cmd)
+{
+	uint32_t rows = 0;
+
+	switch (cmd->type) {
+	case STATE_CMD_COMMIT:
+	case STATE_CMD_COMMIT_TAIL:
+		for (uint32_t i = 0; i < cmd->commit.block_count; i++) /* one for each chunk that is new there */
+			rows += cmd->commit.blocks[i].receipt_count;
+		return rows;
+	case STATE_CMD_LOCATION:
+		return 2; /* there, and no more where it was */
+	case STATE_CMD_MISSING:
+		return cmd->copies.count;
+	default: /* GC counts them among its rows; others change no chunks */
+		return 0;
+	}
+}
+
 /* Other commands of the session that are under way count their replies themselves. */
 uint32_t state_session_rows(const struct state *s, const struct state_request *request)
 {

@@ -168,6 +168,8 @@ int state_apply(struct state *s, struct slice entry, state_result_fn *result, vo
 
 /* The most rows of STATE_ROW_MEMORY_BYTES that the command may change, but for the meta row and that of its session. */
 uint32_t state_cmd_rows(const struct state_cmd *cmd);
+/* The most rows of the reverse index that follow from them (reverse.c) and that state_cmd_rows does not count. */
+uint32_t state_cmd_derived_rows(const struct state_cmd *cmd);
 /* As how many of them the row of its session counts, which grows by the replies that its client still waits for. */
 uint32_t state_session_rows(const struct state *s, const struct state_request *request);
 

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a commit may take of the disk is known before it begins, derived rows and all, and the less there is left the smaller commits become:
+ * a table on a disk that is all but full goes on. Blocks "sID" lie on WIDTH disks; each makes a row "tDISK,ID".
+ */
+#include "common/base/limits.h"
+#include "common/base/rng.h"
+#include "common/kv/journal.h"
+#include "tests/lib/real_loop.h"
+#include "tests/lib/unit.h"
+#include <signal.h>
+#include <sys/resource.h>
+
+enum { WIDTH = 15, DISKS = 200, KEY_BYTES = 9, BLOCK_BYTES = 2 * WIDTH, MIB = 1 << 20 };
+
+static size_t put_key(uint8_t *out, uint8_t table, uint16_t disk, uint64_t id)
+{
+	size_t at = 1;
+
+	out[0] = table;
+	if (table == 't') {
+		out[at++] = (uint8_t)(disk >> 8);
+		out[at++] = (uint8_t)disk;
+	}
+	for (int shift = 56; shift >= 0; shift -= 8)
+		out[at++] = (uint8_t)(id >> shift);
+	return at;
+}
+
+static uint16_t disk_at(const struct slice *value, int i)
+{
+	return (uint16_t)(value->data[2 * i] << 8 | value->data[2 * i + 1]);
+}
+
+static bool lies_on(const struct slice *value, uint16_t disk)
+{
+	for (int i = 0; value && i < WIDTH; i++)
+		if (disk_at(value, i) == disk)
+			return true;
+	return false;
+}
+
+static int derive(struct slice key, const struct slice *was, const struct slice *is, struct kv_derived_rows *rows,
+	struct err *err)
+{
+	uint8_t out[KEY_BYTES + 2];
+	uint64_t id = 0;
+
+	(void)err;
+	for (size_t i = 1; i < key.len; i++)
+		id = id << 8 | key.data[i];
+	for (int i = 0; was && i < WIDTH; i++)
+		if (!lies_on(is, disk_at(was, i)))
+			kv_derived_del(rows, slice_of(out, put_key(out, 't', disk_at(was, i), id)));
+	for (int i = 0; is && i < WIDTH; i++)
+		if (!lies_on(was, disk_at(is, i)))
+			kv_derived_put(rows, slice_of(out, put_key(out, 't', disk_at(is, i), id)), slice_of("12", 2));
+	return 0;
+}
+
+static const struct kv_derived index_of_disks = {.source = 's', .target = 't', .derive = derive};
+
+static void no_fatal(void *ctx, int code, const char *why)
+{
+	(void)ctx;
+	ck_abort_msg("fatal %s: %s", err_name(code), why);
+}
+
+/* On disks far from each other, so that its rows are on as many pages. */
+static void put_block(struct kv *kv, struct rng *rng, uint64_t id)
+{
+	uint8_t key[KEY_BYTES], value[BLOCK_BYTES];
+	uint16_t first = (uint16_t)rng_below(rng, DISKS);
+
+	for (int i = 0; i < WIDTH; i++) {
+		uint16_t disk = (uint16_t)((first + i * (DISKS / WIDTH)) % DISKS);
+
+		value[2 * i] = (uint8_t)(disk >> 8);
+		value[2 * i + 1] = (uint8_t)disk;
+	}
+	kv_put(kv, slice_of(key, put_key(key, 's', 0, id)), slice_of(value, sizeof(value)));
+}
+
+static void del_block(struct kv *kv, uint64_t id)
+{
+	uint8_t key[KEY_BYTES];
+
+	kv_del(kv, slice_of(key, put_key(key, 's', 0, id)));
+}
+
+/* ---- the bound ---- */
+
+static void flush_kv(struct real_loop *l, struct kv *kv)
+{
+	l->expected = 1;
+	kv_flush(kv, real_loop_closed, l);
+	real_loop_wait(l);
+	ck_assert_int_eq(l->code, 0);
+}
+
+/* A row of a kind of its own, of any length. */
+static void put_other(struct kv *kv, struct rng *rng)
+{
+	static uint8_t key[LIMIT_KEY_BYTES], value[LIMIT_VALUE_BYTES];
+	size_t len = 9 + rng_below(rng, rng_below(rng, 4) ? 30 : LIMIT_KEY_BYTES - 9),
+	       bytes = rng_below(rng, rng_below(rng, 20) ? 3000 : LIMIT_VALUE_BYTES);
+
+	put_key(key, 'a', 0, rng_below(rng, 5000));
+	if (rng_below(rng, 4))
+		kv_put(kv, slice_of(key, len), slice_of(value, bytes));
+	else
+		kv_del(kv, slice_of(key, len));
+}
+
+/* While a snapshot is open no page is used again: all that a commit takes, the file grows by. */
+START_TEST(test_a_commit_takes_no_more)
+{
+	enum { COMMITS = 60, BLOCKS = 20000 };
+	struct kv_options options = {.backend = &kv_lmdb, .derived = &index_of_disks, .freeze_ms = 60000, .on_fatal = no_fatal};
+	struct kv_snapshot *snapshot;
+	struct kv_stats before, after;
+	struct real_loop l;
+	uint64_t applied;
+	struct rng rng;
+	struct err err;
+	struct kv *kv;
+
+	real_loop_init(&l);
+	rng_init(&rng, 7);
+	options.dir = l.dir;
+	options.ctx = &l;
+	ck_assert_msg(kv_open(l.io, &options, &kv, &applied, &err) == 0, "%s", err.text);
+	ck_assert_int_eq(kv_snapshot_open(kv, &snapshot, &applied, &err), 0);
+	for (uint64_t commit = 1; commit <= COMMITS; commit++) {
+		uint64_t blocks = rng_below(&rng, 3) ? rng_below(&rng, 20) : rng_below(&rng, 3000),
+			 others = rng_below(&rng, 3) ? rng_below(&rng, 3) : rng_below(&rng, 500),
+			 removed = rng_below(&rng, 4) ? rng_below(&rng, 10) : rng_below(&rng, 3000);
+
+		for (uint64_t i = 0; i < blocks; i++)
+			put_block(kv, &rng, rng_below(&rng, BLOCKS));
+		for (uint64_t i = 0; i < removed; i++)
+			del_block(kv, rng_below(&rng, BLOCKS));
+		for (uint64_t i = 0; i < others; i++)
+			put_other(kv, &rng);
+		kv_applied(kv, commit);
+		kv_get_stats(kv, &before);
+		flush_kv(&l, kv);
+		kv_get_stats(kv, &after);
+		ck_assert_msg(after.backing_bytes - before.backing_bytes <= before.commit_room_bytes,
+			"commit %lu took %lu bytes, at most %lu were expected: %lu blocks, %lu removed, %lu others", commit,
+			after.backing_bytes - before.backing_bytes, before.commit_room_bytes, blocks, removed, others);
+	}
+	kv_snapshot_close(snapshot);
+	l.expected = 1;
+	kv_close(kv, real_loop_closed, &l);
+	real_loop_wait(&l);
+	real_loop_fini(&l);
+}
+END_TEST
+
+/* ---- a disk that is all but full ---- */
+
+enum { ROOM = 6 * MIB, LIMIT = 10 * MIB, ENTRIES = 8, OF_ENTRY = 16 };
+
+struct bed {
+	struct real_loop l;
+	struct journal *journal;
+	struct rng rng;
+	struct entry {
+		struct journal_entry entry;
+		struct bed *bed;
+		uint64_t id; /* of its first block */
+	} entries[ENTRIES];
+	uint64_t next, end; /* blocks that are put, or removed; end: as many as there may be */
+	bool removing;
+};
+
+static int apply(
+	void *ctx, struct kv *kv, uint64_t index, struct slice data, struct journal_entry *entry, struct err *err)
+{
+	struct bed *bed = ctx;
+	uint64_t id;
+
+	(void)index, (void)entry, (void)err;
+	ck_assert_uint_eq(data.len, sizeof(id));
+	memcpy(&id, data.data, sizeof(id));
+	for (uint64_t i = id; i < id + OF_ENTRY; i++)
+		if (bed->removing)
+			del_block(kv, i);
+		else
+			put_block(kv, &bed->rng, i);
+	return 0;
+}
+
+static void submit(struct bed *bed, struct entry *e)
+{
+	e->id = bed->next;
+	bed->next += OF_ENTRY;
+	journal_submit(bed->journal, &e->entry);
+}
+
+/* As metad does it: growth is refused as soon as the table says that it is full, removing never. */
+static void on_entry(struct journal_entry *entry, int code)
+{
+	struct entry *e = CONTAINER_OF(entry, struct entry, entry);
+	struct bed *bed = e->bed;
+
+	ck_assert_int_eq(code, 0);
+	if (bed->next < bed->end && (bed->removing || !kv_is_full(journal_kv(bed->journal))))
+		submit(bed, e);
+	else
+		real_loop_got(&bed->l);
+}
+
+static void run(struct bed *bed, uint64_t end, bool removing)
+{
+	bed->next = 0;
+	bed->end = end;
+	bed->removing = removing;
+	bed->l.expected = ENTRIES;
+	for (int i = 0; i < ENTRIES; i++) {
+		struct entry *e = &bed->entries[i];
+
+		e->bed = bed;
+		e->entry.append.data = slice_of(&e->id, sizeof(e->id));
+		e->entry.rows = OF_ENTRY * (1 + WIDTH);
+		e->entry.done = on_entry;
+		submit(bed, e);
+	}
+	real_loop_wait(&bed->l);
+}
+
+/* A file that cannot grow beyond a limit stands for a file system that is full. */
+START_TEST(test_full)
+{
+	enum { BLOCKS_MAX = 400000 };
+	const struct rlimit limit = {LIMIT, LIMIT};
+	static struct bed bed;
+	struct journal_options options = {
+		.backend = &kv_lmdb,
+		.derived = &index_of_disks,
+		.segment_bytes = MIB,
+		.freeze_ms = 60000, /* commits begin by size, or for want of room */
+		.entry_growth_bytes = 64 << 10,
+		.room_bytes = ROOM,
+		.apply = apply,
+		.on_fatal = no_fatal,
+		.ctx = &bed,
+	};
+	struct err err = {0};
+	uint64_t blocks;
+
+	real_loop_init(&bed.l);
+	rng_init(&bed.rng, 8);
+	options.dir = bed.l.dir;
+	options.buffered = bed.l.buffered;
+	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	ck_assert_msg(journal_open(bed.l.io, &options, &bed.journal, &err) == 0, "%s", err.text);
+	for (int round = 0; round < 2; round++) {
+		run(&bed, BLOCKS_MAX, false);
+		blocks = bed.next;
+		ck_assert_uint_lt(blocks, BLOCKS_MAX); /* full by then */
+		ck_assert_uint_gt(blocks, LIMIT / 4096); /* and not before something is there */
+		run(&bed, blocks, true);
+		flush_kv(&bed.l, journal_kv(bed.journal));
+		flush_kv(&bed.l, journal_kv(bed.journal));
+		ck_assert(!kv_is_full(journal_kv(bed.journal)));
+	}
+	bed.l.expected = 1;
+	journal_close(bed.journal, real_loop_closed, &bed.l);
+	real_loop_wait(&bed.l);
+	ck_assert_int_eq(bed.l.code, 0);
+	real_loop_fini(&bed.l);
+}
+END_TEST
+
+UNIT_MAIN("kv_room", test_a_commit_takes_no_more, test_full)
