@@ -142,11 +142,9 @@ int wal_frame_peek(const void *block, struct wal_frame *ret_frame, size_t *ret_b
 	if (rc && rc != ERR_VERSION)
 		return rc;
 	*ret_bytes = wal_frame_bytes(f.version, f.body.len);
-	if (rc)
-		return rc;
 	f.body = slice_of(NULL, 0);
 	*ret_frame = f;
-	return 0;
+	return rc;
 }
 
 /* The entries fill the body exactly. */

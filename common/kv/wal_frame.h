@@ -90,8 +90,8 @@ size_t wal_frame_encode(uint8_t *out, size_t body_bytes, struct wal_frame *frame
 
 /*
  * Looks at one block (WAL_FRAME_ALIGN bytes): does it look like the start of a frame? ERR_FORMAT if not. The bytes of the
- * whole frame and, unverified yet, its number, mark and log id. ERR_VERSION: it could be one of a version that is not known here, with so many bytes: a
- * flipped bit may say so, too, and wal_frame_decode knows.
+ * whole frame and, unverified yet, its number, mark and log id. ERR_VERSION, with the same: it could be one of a version that is
+ * not known here; a flipped bit may say so, too, and wal_frame_decode knows.
  */
 int wal_frame_peek(const void *block, struct wal_frame *ret_frame, size_t *ret_bytes);
 /* As wal_frame_peek; also ERR_FORMAT: cut short, and ERR_CORRUPT: the CRC does not match. ERR_VERSION: the CRC does, so that a newer

@@ -75,25 +75,40 @@ static int reader_get(struct reader *r, struct position at, uint64_t len, const 
 	return 0;
 }
 
-/* 0 and the frame; 0 and *ret_intact false if there is none; or the error of a read. */
-static int read_frame(struct reader *r, struct position at, struct wal_frame *ret_frame, uint64_t *ret_bytes,
-	bool *ret_intact, struct err *err)
+/* What is there: 0 and the frame, ERR_VERSION and the head of one that a newer build wrote, or ERR_FORMAT: no frame. An error is that of a read. */
+static int look_at(struct reader *r, struct position at, struct wal_frame *ret_frame, uint64_t *ret_bytes, int *ret_code, struct err *err)
 {
 	const uint8_t *data;
 	uint64_t len;
 	size_t bytes;
 	int rc;
 
-	*ret_intact = false;
+	*ret_code = ERR_FORMAT;
 	rc = reader_get(r, at, WAL_FRAME_ALIGN, &data, &len, err);
-	if (rc || len < WAL_FRAME_ALIGN || wal_frame_peek(data, ret_frame, &bytes))
+	if (rc || len < WAL_FRAME_ALIGN)
 		return rc;
+	rc = wal_frame_peek(data, ret_frame, &bytes);
+	if (rc && rc != ERR_VERSION)
+		return 0;
 	rc = reader_get(r, at, bytes, &data, &len, err);
-	if (rc || len < bytes || wal_frame_decode(data, bytes, ret_frame))
+	if (rc || len < bytes)
 		return rc;
+	rc = wal_frame_decode(data, bytes, ret_frame);
+	if (rc && rc != ERR_VERSION)
+		return 0;
 	*ret_bytes = bytes;
-	*ret_intact = true;
+	*ret_code = rc;
 	return 0;
+}
+
+/* 0 and the frame; 0 and *ret_intact false if there is none that is known here; or the error of a read. */
+static int read_frame(struct reader *r, struct position at, struct wal_frame *ret_frame, uint64_t *ret_bytes,
+	bool *ret_intact, struct err *err)
+{
+	int code, rc = look_at(r, at, ret_frame, ret_bytes, &code, err);
+
+	*ret_intact = code == 0;
+	return rc;
 }
 
 /* The first frame of the log says what the log is; of a replicated one, it must be what its slots say. */
@@ -203,23 +218,23 @@ static int look_for_proof(
 	struct wal_frame f;
 	const uint8_t *data;
 	uint64_t len, bytes;
-	bool intact;
 	size_t peek_bytes;
-	int rc;
+	int rc, code;
 
 	for (struct position at = end; at.segment; at = (struct position){next_segment(wal, at.segment), 0}) {
 		for (; at.offset < wal->segment_bytes; at.offset += WAL_FRAME_ALIGN) {
 			rc = reader_get(r, at, WAL_FRAME_ALIGN, &data, &len, err);
 			if (rc)
 				return rc;
-			/* what is old is told by its header alone */
-			if (wal_frame_peek(data, &f, &peek_bytes) || f.mark < wal->next_number ||
+			/* what is old is told by its header alone; a newer build's says as much */
+			rc = wal_frame_peek(data, &f, &peek_bytes);
+			if ((rc && rc != ERR_VERSION) || f.mark < wal->next_number ||
 				memcmp(f.log_id, wal->log_id, WAL_ID_BYTES) != 0)
 				continue;
-			rc = read_frame(r, at, &f, &bytes, &intact, err);
+			rc = look_at(r, at, &f, &bytes, &code, err);
 			if (rc)
 				return rc;
-			if (intact) {
+			if (code == 0 || code == ERR_VERSION) {
 				*ret_proof = true;
 				*ret_at = at;
 				return 0;
@@ -340,18 +355,13 @@ static int refuse_newer(struct reader *r, struct position at, struct err *err)
 {
 	char path[WAL_PATH_BYTES];
 	struct wal_frame f;
-	const uint8_t *data;
-	size_t bytes;
-	uint64_t len;
-	int rc;
+	uint64_t bytes;
+	int rc, code;
 
 	if (!at.segment || at.offset == r->wal->segment_bytes)
 		return 0;
-	rc = reader_get(r, at, WAL_FRAME_ALIGN, &data, &len, err);
-	if (rc || len < WAL_FRAME_ALIGN || wal_frame_peek(data, &f, &bytes) != ERR_VERSION)
-		return rc;
-	rc = reader_get(r, at, bytes, &data, &len, err);
-	if (rc || len < bytes || wal_frame_decode(data, bytes, &f) != ERR_VERSION)
+	rc = look_at(r, at, &f, &bytes, &code, err);
+	if (rc || code != ERR_VERSION)
 		return rc;
 	if (r->wal->next_number != 0 &&
 		(f.number != r->wal->next_number || memcmp(f.log_id, r->wal->log_id, WAL_ID_BYTES) != 0))

@@ -585,6 +585,39 @@ START_TEST(test_newer_in_looks_only)
 }
 END_TEST
 
+/* What a newer build wrote proves as well as anything that a frame before it was durable. */
+START_TEST(test_newer_proves_damage)
+{
+	uint8_t newer[WAL_FRAME_TERMS_HEADER_BYTES];
+	struct wal_frame last;
+	uint64_t at, number, mark;
+	uint32_t crc;
+
+	begin();
+	appends(1, 1, 10);
+	bed_crash(&bed);
+	forge((struct wal_frame){
+		.version = WAL_FRAME_TERMS, .type = WAL_FRAME_MARK, .first_index = 2, .term = 1, .prev_term = 1});
+	at = find_frame(UINT32_MAX, &last);
+	get(segment_1, newer, sizeof(newer), at);
+	newer[8] = 3;
+	crc = crc32c(newer + 8, sizeof(newer) - 8);
+	memcpy(newer + 4, &crc, sizeof(crc));
+	newer[100] ^= 1; /* the first one rots */
+	put(segment_1, newer, sizeof(newer), at);
+	newer[100] ^= 1;
+	memcpy(&number, newer + 16, 8);
+	mark = number++;
+	memcpy(newer + 16, &number, 8);
+	memcpy(newer + 24, &mark, 8); /* the next one says that it was durable */
+	crc = crc32c(newer + 8, sizeof(newer) - 8);
+	memcpy(newer + 4, &crc, sizeof(crc));
+	put(segment_1, newer, sizeof(newer), at + WAL_FRAME_ALIGN);
+	expect_refused(ERR_CORRUPT, "damaged");
+	bed_fini(&bed);
+}
+END_TEST
+
 /* The end of the log is gone, and no mark in it is left to tell: the slots know what was committed. */
 START_TEST(test_committed_entry_lost)
 {
@@ -975,6 +1008,6 @@ END_TEST
 UNIT_MAIN("wal_replica", test_terms_and_commit, test_commit_is_durable, test_cut, test_cut_below_what_is_left,
 	test_cut_begins_a_nonce, test_cut_from_callback, test_damaged_cut, test_contradictions, test_slots,
 	test_slots_one_by_one, test_slot_written_and_not_synced, test_term_before_its_entries, test_whose_log, test_plain_log, test_newer_formats,
-	test_newer_in_looks_only, test_committed_entry_lost, test_slots_of_another_time, test_restart, test_restart_on_full_disk,
+	test_newer_in_looks_only, test_newer_proves_damage, test_committed_entry_lost, test_slots_of_another_time, test_restart, test_restart_on_full_disk,
 	test_trim_before_restart_is_done, test_hold,
 	test_hold_and_restart, test_trim_is_bounded, test_read, test_read_of_damage, test_read_and_trim, test_faults)
