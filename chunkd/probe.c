@@ -58,9 +58,9 @@ static void fail(struct probe *probe, int code, const char *what)
 	registrar_kick(probe->all->ch);
 }
 
-bool probe_says_gone(uint64_t waited_ms, uint32_t disks, bool others_answer)
+bool probe_says_gone(uint64_t waited_ms, bool others_answer)
 {
-	return waited_ms >= (disks == 1 || others_answer ? PROBE_GONE_MS : PROBE_ALL_GONE_MS);
+	return waited_ms >= (others_answer ? PROBE_GONE_MS : PROBE_ALL_GONE_MS);
 }
 
 static void on_written(struct io_op *op)
@@ -79,13 +79,13 @@ static void on_written(struct io_op *op)
 	maybe_closed(probe->all);
 }
 
-static uint32_t disks_left(const struct probes *p)
+/* If it was we who stood still (stopped, a machine that paused), that time says nothing of a disk. */
+static void forget_wait(struct probe *probe, uint64_t now_ns)
 {
-	uint32_t left = 0;
-
-	for (size_t i = 0; i < p->ch->disk_count; i++)
-		left += !p->ch->disks[i]->failed;
-	return left;
+	if (io_pending(&probe->op))
+		probe->began_ns = now_ns;
+	if (probe->wrong_ns)
+		probe->wrong_ns = now_ns;
 }
 
 static void look(struct probe *probe)
@@ -96,8 +96,7 @@ static void look(struct probe *probe)
 	if (probe->disk->failed)
 		return;
 	if (io_pending(&probe->op)) {
-		if (probe_says_gone((now_ns - probe->began_ns) / MS_NS, disks_left(probe->all),
-			    probe->all->answered_ns > probe->began_ns))
+		if (probe_says_gone((now_ns - probe->began_ns) / MS_NS, probe->all->answered_ns > probe->began_ns))
 			fail(probe, ERR_TIMEDOUT, "a small write, to see whether it is there, does not end");
 		return;
 	}
@@ -121,8 +120,11 @@ static void on_timer(struct io_op *op)
 		set_timer(p, now_ns + PROBE_SOON_MS * MS_NS);
 		return;
 	}
-	for (size_t i = 0; i < p->ch->disk_count; i++)
+	for (size_t i = 0; i < p->ch->disk_count; i++) {
+		if (now_ns - p->due_ns > PROBE_MS * MS_NS)
+			forget_wait(&p->each[i], now_ns);
 		look(&p->each[i]);
+	}
 	set_timer(p, now_ns + PROBE_MS * MS_NS);
 }
 

@@ -4,8 +4,9 @@
  * durable. A disk fails by its writes (disk.h), and one that nobody writes to would go unnoticed: its chunks would be found unreadable one
  * by one, by their readers, instead of being lost all at once. It fails when no such write was good for PROBE_GONE_MS since one went wrong, or
  * one does not end for so long: a path that is away for a moment takes nothing with it, for nothing else was written. One that does not end says
- * something of its disk only if that of another disk, begun later, does: without io_uring a disk that hangs holds the threads of all. When
- * none of several ends for PROBE_ALL_GONE_MS they all fail.
+ * something of its disk only if that of another disk, begun later, does: what holds up all of them, or the only one, may be a pause of the
+ * machine or of what lies below it, and a disk that failed serves again only after a restart. When none ends for PROBE_ALL_GONE_MS they
+ * all fail. Time in which we stood still ourselves does not count.
  */
 #ifndef CHUNKD_PROBE_H
 #define CHUNKD_PROBE_H
@@ -25,8 +26,8 @@ enum {
 	PROBE_BYTES = 512,
 };
 
-/* Is the disk gone, whose write has not ended for so long, of so many that have not failed? others_answer: one of theirs, begun later, ended. */
-bool probe_says_gone(uint64_t waited_ms, uint32_t disks, bool others_answer);
+/* Is the disk gone, whose write has not ended for so long? others_answer: one to another disk, begun later, ended. */
+bool probe_says_gone(uint64_t waited_ms, bool others_answer);
 
 /* For the disks that the server has open; they stay open until it is closed. */
 struct probes *probes_new(struct chunkd *chunkd);

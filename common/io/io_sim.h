@@ -86,6 +86,10 @@ void sim_disk_full(struct io *host, bool is_full);
 void sim_dir_fail(struct io *host, const char *path, int code);
 /* The same of reads only, as when a disk takes what is written and has lost what it held. */
 void sim_dir_unreadable(struct io *host, const char *path, int code);
+/* Files below this directory of the root only. One directory at a time. */
+void sim_dir_stall(struct io *host, const char *path, uint64_t ns);
+/* The host takes no turn for so long, as a machine that is paused: what completes meanwhile is delivered together then. Its disk goes on. */
+void sim_host_pause(struct io *host, uint64_t ns);
 void sim_wall_jump(struct io *host, int64_t delta_ns);
 /* Flips one bit of a file as it lies on the host's disk, durable and visible. */
 int sim_flip_bit(struct io *host, const char *path, uint64_t byte_offset, uint8_t bit);

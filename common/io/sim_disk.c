@@ -493,6 +493,15 @@ uint64_t sim__disk_delay(struct sim_host *host, uint64_t bytes)
 	return disk->free_at_ns - sim->now_ns + latency * disk->slow_factor;
 }
 
+void sim__disk_cost(struct sim_host *host, const struct sim_inode *inode, uint64_t bytes)
+{
+	uint64_t stalled_ns = inode ? sim__disk_stalled_ns(host, inode) : 0;
+
+	host->cost_ns += sim__disk_delay(host, bytes);
+	if (host->cost_ns < stalled_ns)
+		host->cost_ns = stalled_ns;
+}
+
 /* ---- operations; they take effect when they complete ---- */
 
 static int64_t sim_perform_read(struct sim_host *host, struct io_op *op, struct sim_file *file)
@@ -564,7 +573,7 @@ static void sim_disk_due(struct sim *sim, struct sim_event *event)
 bool sim__disk_submit(struct sim_host *host, struct io_op *op)
 {
 	struct sim_file *file = sim__fd_get(host, op->fd, SIM_FD_FILE);
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, delay_ns, stalled_ns;
 
 	if (op->kind != IO_READ && op->kind != IO_WRITE && op->kind != IO_SYNC)
 		return false;
@@ -583,7 +592,10 @@ bool sim__disk_submit(struct sim_host *host, struct io_op *op)
 	}
 	file->in_flight++;
 	sim_op_of(op)->object = file;
-	sim__op_later(host, op, host->sim->now_ns + sim__disk_delay(host, bytes), sim_disk_due);
+	delay_ns = sim__disk_delay(host, bytes);
+	stalled_ns = sim__disk_stalled_ns(host, file->inode);
+	sim__op_later(
+		host, op, host->sim->now_ns + (delay_ns > stalled_ns ? delay_ns : stalled_ns), sim_disk_due);
 	return true;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sim_fault: what goes wrong on purpose: cuts, resets, delays, disks that fail, fill, stall or stop, clocks that are set. */
+/* sim_fault: what goes wrong on purpose: cuts, resets, delays, disks that fail, fill, stall or stop, clocks that are set, hosts that stand still. */
 #include <string.h>
 #include "common/io/sim_impl.h"
 
@@ -92,6 +92,23 @@ static int is_failing(const struct sim_host *host, const struct sim_inode *inode
 	return host->disk.failing_tree && inode->tree == host->disk.failing_tree ? host->disk.failing_code : 0;
 }
 
+void sim_dir_stall(struct io *io, const char *path, uint64_t ns)
+{
+	struct sim_host *host = sim_host_of(io);
+	struct sim_inode *dir = sim__name_find(host, path);
+
+	CHECK(dir && dir->tree == dir->number);
+	host->disk.stalled_tree = dir->number;
+	host->disk.stalled_until_ns = host->sim->now_ns + ns;
+}
+
+uint64_t sim__disk_stalled_ns(const struct sim_host *host, const struct sim_inode *inode)
+{
+	uint64_t until_ns = host->disk.stalled_until_ns, now_ns = host->sim->now_ns;
+
+	return inode->tree == host->disk.stalled_tree && until_ns > now_ns ? until_ns - now_ns : 0;
+}
+
 int sim__disk_broken(const struct sim_host *host, const struct sim_inode *inode)
 {
 	return host->disk.failing_reads ? 0 : is_failing(host, inode);
@@ -138,9 +155,20 @@ void sim__sync_point(struct sim_host *host, enum sim_sync kind, const char *path
 	longjmp(*sim->way_out, 1);
 }
 
-/* ---- clocks ---- */
+/* ---- clocks, pauses ---- */
 
 void sim_wall_jump(struct io *io, int64_t delta_ns)
 {
 	sim_host_of(io)->wall_offset_ns += delta_ns;
+}
+
+void sim_host_pause(struct io *io, uint64_t ns)
+{
+	struct sim_host *host = sim_host_of(io);
+
+	host->busy_until_ns = host->sim->now_ns + ns;
+	if (host->turn.node.idx) {
+		sim__unschedule(host->sim, &host->turn);
+		sim__schedule(host->sim, &host->turn, host->busy_until_ns);
+	}
 }

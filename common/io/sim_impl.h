@@ -64,6 +64,7 @@ struct sim_disk {
 	uint64_t failing_tree; /* 0: none */
 	int failing_code;
 	bool failing_reads; /* and nothing else */
+	uint64_t stalled_tree, stalled_until_ns;
 	enum sim_loss loss;
 	struct {
 		uint64_t left; /* syncs until it strikes; 0: off */
@@ -175,6 +176,8 @@ void sim__sync_point(struct sim_host *host, enum sim_sync kind, const char *path
 int sim__disk_fault(struct sim_host *host, const struct sim_inode *inode, enum sim_fault what);
 /* The same for what no countdown counts. */
 int sim__disk_broken(const struct sim_host *host, const struct sim_inode *inode);
+/* How long nothing of the inode completes. */
+uint64_t sim__disk_stalled_ns(const struct sim_host *host, const struct sim_inode *inode);
 
 /* ---- sim_net.c ---- */
 
@@ -215,6 +218,8 @@ void sim__disk_crash(struct sim_host *host);
 void sim__disk_fini(struct sim_disk *disk);
 /* How long an operation of so many bytes takes from now. */
 uint64_t sim__disk_delay(struct sim_host *host, uint64_t bytes);
+/* A synchronous call, of so many bytes, on the inode (NULL: there is none). */
+void sim__disk_cost(struct sim_host *host, const struct sim_inode *inode, uint64_t bytes);
 
 /* ---- sim_name.c ---- */
 

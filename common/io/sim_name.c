@@ -359,7 +359,7 @@ int sim__name_allocate(struct io *io, int fd, uint64_t offset, uint64_t len)
 	rc = sim__disk_broken(host, file->inode);
 	if (!rc)
 		rc = sim__inode_allocate(&host->disk, file->inode, offset, len);
-	host->cost_ns += sim__disk_delay(host, 0);
+	sim__disk_cost(host, file->inode, 0);
 	sim__log(host->sim, host, "allocate", fd, rc, 0);
 	return rc;
 }
@@ -375,7 +375,7 @@ int64_t sim__name_pread(struct io *io, int fd, void *buf, size_t len, uint64_t o
 		return ERR_BADF;
 	if (!sim__file_takes(file, &iov, 1, offset))
 		return ERR_INVAL;
-	host->cost_ns += sim__disk_delay(host, len);
+	sim__disk_cost(host, file->inode, len);
 	rc = sim__disk_fault(host, file->inode, SIM_FAULT_READ);
 	return rc ? rc : (int64_t)sim__inode_read(file->inode, buf, len, offset);
 }
@@ -391,7 +391,7 @@ int64_t sim__name_pwrite(struct io *io, int fd, const void *buf, size_t len, uin
 		return ERR_BADF;
 	if (!sim__file_takes(file, &iov, 1, offset))
 		return ERR_INVAL;
-	host->cost_ns += sim__disk_delay(host, len);
+	sim__disk_cost(host, file->inode, len);
 	rc = sim__disk_fault(host, file->inode, SIM_FAULT_WRITE);
 	if (!rc)
 		rc = sim__inode_write(&host->disk, file->inode, &iov, 1, offset, false);
@@ -408,7 +408,7 @@ int sim__name_fdatasync(struct io *io, int fd)
 
 	if (!file)
 		return ERR_BADF;
-	host->cost_ns += sim__disk_delay(host, 0);
+	sim__disk_cost(host, file->inode, 0);
 	sim__inode_sync_begin(file->inode, &seq, &bytes);
 	rc = sim__disk_fault(host, file->inode, SIM_FAULT_SYNC);
 	sim__sync_point(host, SIM_SYNC_FILE, file->path);
@@ -519,14 +519,14 @@ int sim__name_unlink(struct io *io, const char *path)
 int sim__name_sync_dir(struct io *io, const char *path)
 {
 	struct sim_host *host = sim_host_of(io);
-	struct sim_inode *dir;
+	struct sim_inode *dir = NULL;
 	int rc = sim_path_find(host, path, &dir);
 
 	if (!rc && !dir->is_dir)
 		rc = ERR_NOTDIR;
 	if (!rc)
 		rc = sim__disk_fault(host, dir, SIM_FAULT_SYNC);
-	host->cost_ns += sim__disk_delay(host, 0);
+	sim__disk_cost(host, dir, 0);
 	sim_name_log(host, "sync_dir", path, rc);
 	sim__sync_point(host, SIM_SYNC_DIR, path);
 	if (!rc)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chunk server spoken to over connections, registered with a real metad, on simulated hosts. */
+#include "chunkd/daemon.h"
 #include "chunkd/probe.h"
 #include "tests/lib/chunkd_bed.h"
 #include "tests/lib/unit.h"
+
+static const uint64_t SECOND_NS = 1000000000;
 
 START_TEST(test_put_get_lists_stat_receipt)
 {
@@ -359,37 +362,98 @@ START_TEST(test_idle_disk_that_is_gone)
 }
 END_TEST
 
+/* The only one: nothing tells its silence from that of all that lies below it, and a disk that failed needs a person. */
 START_TEST(test_idle_disk_that_does_not_answer)
 {
+	struct token t;
+
 	bed_open(14);
-	sim_disk_stall(b->host, 20ull * 1000000000); /* slow is not gone */
+	sim_disk_stall(b->host, 45 * SECOND_NS); /* slow is not gone */
 	ck_assert(!is_failed_within(120));
-	sim_disk_stall(b->host, 200ull * 1000000000);
-	ck_assert(is_failed_within(90));
+	t = good_token(9, TOKEN_WRITE);
+	t.expires_ms = bed_status(&b->m)->state_time_ms + 60 * 1000;
+	ck_assert_int_eq(put_one(&t, copy_of(9), DATA_BYTES, true), 0);
+	sim_disk_stall(b->host, 400 * SECOND_NS);
+	ck_assert(is_failed_within(350));
 	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-failed"), "does not end"));
 	metad_bed_silence(&b->m, 200 * 1000);
 	bed_close();
 }
 END_TEST
 
-/* Two disks that do not answer may wait for the same threads. */
-START_TEST(test_idle_disks_that_do_not_answer)
+/* A chunk server with a disk more, of a host of its own. */
+static void open_two(uint64_t seed)
 {
 	static const char *const two[] = {"/disk", "/other"};
 	struct err err = {0};
 
-	bed_open(16);
+	bed_open(seed);
 	stop_chunkd();
 	ck_assert_int_eq(io_mkdir(b->host, "/other", 0755), 0);
 	ck_assert_int_eq(try_start((const char *)b->m.options.secret, two, 2, &err), 0);
 	wait_registered();
-	sim_disk_stall(b->host, 200ull * 1000000000);
+}
+
+/* Two disks that do not answer may wait for the same thing below them. */
+START_TEST(test_idle_disks_that_do_not_answer)
+{
+	open_two(16);
+	sim_disk_stall(b->host, 200 * SECOND_NS);
 	ck_assert(!is_failed_within(250));
-	sim_disk_stall(b->host, 400ull * 1000000000);
+	sim_disk_stall(b->host, 400 * SECOND_NS);
 	ck_assert(is_failed_within(350));
 	metad_bed_silence(&b->m, 200 * 1000);
 	bed_close();
-	ck_assert(!probe_says_gone(PROBE_GONE_MS - 1, 2, true) && probe_says_gone(PROBE_GONE_MS, 2, true));
+	ck_assert(!probe_says_gone(PROBE_GONE_MS - 1, true) && probe_says_gone(PROBE_GONE_MS, true));
+	ck_assert(!probe_says_gone(PROBE_ALL_GONE_MS - 1, false) && probe_says_gone(PROBE_ALL_GONE_MS, false));
+}
+END_TEST
+
+/* One of two that does not answer while the other one does. */
+START_TEST(test_one_of_two_does_not_answer)
+{
+	open_two(17);
+	sim_dir_stall(b->host, "/other", 3600 * SECOND_NS);
+	metad_bed_silence(&b->m, 60 * 1000);
+	ck_assert_int_eq(b->chunkd->disks[0]->failed, 0);
+	ck_assert_int_eq(b->chunkd->disks[1]->failed, ERR_TIMEDOUT);
+	metad_bed_silence(&b->m, 3600 * 1000);
+	bed_close();
+}
+END_TEST
+
+/* The one that is left of two is judged as an only one. */
+START_TEST(test_second_of_two_does_not_answer)
+{
+	open_two(18);
+	sim_dir_fail(b->host, "/other", ERR_IO);
+	metad_bed_silence(&b->m, 90 * 1000);
+	sim_dir_fail(b->host, NULL, 0);
+	ck_assert_int_eq(b->chunkd->disks[1]->failed, ERR_IO);
+	sim_disk_stall(b->host, 60 * SECOND_NS);
+	metad_bed_silence(&b->m, 120 * 1000);
+	ck_assert_int_eq(b->chunkd->disks[0]->failed, 0);
+	bed_close();
+}
+END_TEST
+
+/* The machine stood still for longer than any disk may: that the disk was no quicker says nothing of it. */
+START_TEST(test_pause_is_not_of_the_disk)
+{
+	bed_open(19);
+	sim_dir_stall(b->host, "/disk", 430 * SECOND_NS);
+	metad_bed_silence(&b->m, 15 * 1000); /* what is written to it waits */
+	sim_host_pause(b->host, 400 * SECOND_NS);
+	metad_bed_silence(&b->m, 450 * 1000);
+	ck_assert_int_eq(b->chunkd->disks[0]->failed, 0);
+	sim_dir_fail(b->host, "/disk", ERR_IO);
+	metad_bed_silence(&b->m, 15 * 1000); /* one went wrong */
+	sim_host_pause(b->host, 60 * SECOND_NS);
+	metad_bed_silence(&b->m, 60 * 1000 + 2); /* and another; it does not register again before that */
+	sim_dir_fail(b->host, NULL, 0);
+	metad_bed_silence(&b->m, 30 * 1000);
+	ck_assert_int_eq(b->chunkd->disks[0]->failed, 0);
+	bed_close();
 }
 END_TEST
 
@@ -497,5 +561,6 @@ END_TEST
 UNIT_MAIN("chunkd", test_put_get_lists_stat_receipt, test_tokens, test_requests_without_sense,
 	test_metad_comes_and_goes, test_crash_of_the_host, test_odd_numbers, test_no_space_for_the_superblock,
 	test_superblock_that_cannot_be_written_is_told, test_idle_disk_that_is_gone,
-	test_idle_disk_that_does_not_answer, test_idle_disks_that_do_not_answer, test_unreadable_disk_is_looked_at,
+	test_idle_disk_that_does_not_answer, test_idle_disks_that_do_not_answer, test_one_of_two_does_not_answer,
+	test_second_of_two_does_not_answer, test_pause_is_not_of_the_disk, test_unreadable_disk_is_looked_at,
 	test_one_bad_disk_of_two, test_disk_that_went_bad, test_disk_named_twice, test_wrong_secret_is_said)
