@@ -2,12 +2,15 @@
 /*
  * Telling metad who we are, again and again.
  *
- *   REGISTER --reply: numbers and generations--> STORE (superblocks) --all durable--> BEAT --told to, or refused--> REGISTER
+ *   REGISTER --reply: numbers and generations--> BEAT --told to, or refused--> REGISTER
  *       \--failure--> wait (jittered backoff, longer if metad says no) --> REGISTER
  *
- * A superblock that finds no space is stored later, with the same generation, before each heartbeat. Heartbeats speak of registered
- * disks, and of those that failed on the way there: metad takes another generation than its own as a reason to register all of them
- * again. A disk that could not be opened has no identity; it is named by its path, with the cause.
+ * Meanwhile each disk stores what the reply gave it in its superblock, and is registered when that is durable. No disk waits for another one, nor
+ * do heartbeats: a disk that hangs, or is slow, would have its server taken for dead. A superblock that finds no space, or was still being written
+ * when the next generation came, is stored before a later heartbeat. That of a disk that failed is not written any more.
+ *
+ * Heartbeats speak of registered disks, and of those that failed on the way there: metad takes another generation than its own as a
+ * reason to register all of them again. A disk that could not be opened has no identity; it is named by its path, with the cause.
  *
  * A disk hands out receipts only under a generation that its superblock holds. Keys are derived from the cluster secret and the salts
  * of the reply; they never cross the wire. State time is what metad said last plus what our own monotonic clock counted since the
@@ -47,7 +50,6 @@ struct registrar {
 	struct io_op timer;
 	struct rng rng;
 	uint32_t attempt, server, beat_ms;
-	size_t storing; /* superblocks being written */
 	bool beating, closing, said_goodbye, kicked;
 	int last_error; /* to log changes only */
 	void (*closed)(void *ctx);
@@ -61,14 +63,15 @@ struct registrar {
 	uint64_t (*free_bytes)[ALLOC_CLASSES];
 	char address[IO_ADDR_TEXT_BYTES];
 	uint8_t nonce[NONCE_BYTES], mac[32];
-	/* by disk: the key that comes with the generation being stored */
+	/* by disk: what metad gave it last; number 0: it is refused */
 	struct store {
 		struct registrar *r;
 		struct disk *disk;
 		uint8_t key[32];
 		uint32_t number;
 		uint64_t generation;
-		bool again; /* its superblock found no space */
+		uint64_t writing; /* the generation that its superblock is being written with; 0: it is not */
+		bool again;       /* to be written, when it can be */
 	} * stores;
 };
 
@@ -201,70 +204,55 @@ static bool any_to_speak_of(const struct registrar *r)
 	return any_registered(r->ch);
 }
 
+static bool any_writing(const struct registrar *r)
+{
+	for (size_t i = 0; i < r->ch->disk_count; i++)
+		if (r->stores[i].writing)
+			return true;
+	return false;
+}
+
+static void maybe_registered(struct registrar *r)
+{
+	if (r->ch->registered || !any_to_speak_of(r))
+		return;
+	r->ch->registered = true;
+	log_line(&r->ch->log, LOG_INFO, "registered", "server=%u disks=%zu", r->server, r->ch->disk_count);
+}
+
 static void stored(void *ctx, int code)
 {
 	struct store *s = ctx;
 	struct registrar *r = s->r;
-	struct chunkd *ch = r->ch;
+	bool is_last = s->writing == s->generation;
 
-	if (code == 0) {
+	s->writing = 0;
+	if (code == 0 && is_last && s->number) {
 		hmac_key_init(&s->disk->receipt_key, s->key);
 		s->disk->registered = true;
 	}
-	s->again = code == ERR_NOSPC;
-	if (--r->storing)
-		return;
-	if (r->closing) {
+	s->again = s->number && (code == ERR_NOSPC || (code == 0 && !is_last));
+	if (r->closing)
 		close_step(r);
-		return;
-	}
-	if (r->beating) {
-		send_beat(r, false);
-		return;
-	}
-	if (!any_to_speak_of(r)) {
-		failed(r, ERR_DISK_FAILED, "no disk could be registered", BACKOFF_MS_MAX);
-		return;
-	}
-	if (!ch->registered)
-		log_line(&ch->log, LOG_INFO, "registered", "server=%u disks=%zu", r->server, ch->disk_count);
-	ch->registered = true;
-	r->beating = true;
-	r->attempt = 0;
-	r->last_error = 0;
-	wait_beat(r);
+	else
+		maybe_registered(r);
 }
 
+/* A disk that failed is let be: a write to it may never end. */
 static void store(struct store *s)
 {
 	s->again = false;
-	s->r->storing++;
+	if (s->writing || s->disk->failed)
+		return;
+	s->writing = s->generation;
 	disk_set_identity(s->disk, s->number, s->generation, stored, s);
 }
 
-/* All that were to be stored are on their way. */
-static void stored_all(struct registrar *r)
+static void store_again(struct registrar *r)
 {
-	stored(&(struct store){.r = r, .disk = r->ch->disks[0]}, ERR_CANCELED);
-}
-
-/* False: no superblock waits for space. */
-static bool store_again(struct registrar *r)
-{
-	bool any = false;
-
-	r->storing = 1;
-	for (size_t i = 0; i < r->ch->disk_count; i++) {
-		if (!r->stores[i].again)
-			continue;
-		any = true;
-		store(&r->stores[i]);
-	}
-	if (any)
-		stored_all(r);
-	else
-		r->storing = 0;
-	return any;
+	for (size_t i = 0; i < r->ch->disk_count; i++)
+		if (r->stores[i].again)
+			store(&r->stores[i]);
 }
 
 static int check_reply(const struct chunkd *ch, const Craton__RegisterReply *m)
@@ -303,7 +291,6 @@ static void register_done(struct rpc_call *call, int status, const ProtobufCMess
 	learn_time(ch, m->state_time_ms);
 	r->server = m->server;
 	learn_beat(r, m->heartbeat_ms);
-	r->storing = 1;
 	for (size_t i = 0; i < ch->disk_count; i++) {
 		struct store *s = &r->stores[i];
 
@@ -313,6 +300,7 @@ static void register_done(struct rpc_call *call, int status, const ProtobufCMess
 				err_name(m->disks[i]->status));
 			s->disk->registered = false;
 			s->number = 0;
+			s->generation = 0;
 			continue;
 		}
 		CHECK(auth_derive(ch->o.secret, "receipt",
@@ -323,7 +311,15 @@ static void register_done(struct rpc_call *call, int status, const ProtobufCMess
 		s->generation = m->disks[i]->generation;
 		store(s);
 	}
-	stored_all(r);
+	if (!any_writing(r) && !any_to_speak_of(r)) {
+		failed(r, ERR_DISK_FAILED, "no disk could be registered", BACKOFF_MS_MAX);
+		return;
+	}
+	maybe_registered(r);
+	r->beating = true;
+	r->attempt = 0;
+	r->last_error = 0;
+	wait_beat(r);
 }
 
 static void send_register(struct registrar *r)
@@ -462,11 +458,12 @@ static void on_timer(struct io_op *op)
 		return;
 	}
 	r->kicked = false;
-	if (r->closing)
+	if (r->closing) {
 		close_step(r);
-	else if (store_again(r))
 		return;
-	else if (r->beating)
+	}
+	store_again(r);
+	if (r->beating)
 		send_beat(r, false);
 	else
 		send_register(r);
@@ -534,7 +531,7 @@ static void peer_closed(void *ctx)
 
 static void close_step(struct registrar *r)
 {
-	if (r->storing || rpc_call_active(&r->call) || io_pending(&r->timer))
+	if (any_writing(r) || rpc_call_active(&r->call) || io_pending(&r->timer))
 		return;
 	if (r->beating && !r->said_goodbye) {
 		r->said_goodbye = true;

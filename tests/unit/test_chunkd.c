@@ -437,6 +437,91 @@ START_TEST(test_second_of_two_does_not_answer)
 }
 END_TEST
 
+/* As metad has the disk of that directory. */
+static Craton__DiskStatus *disk_row(const char *path)
+{
+	const Craton__StatusReply *status = bed_status(&b->m);
+
+	for (size_t i = 0; i < status->n_disks; i++)
+		if (!strcmp(status->disks[i]->path, path))
+			return status->disks[i];
+	ck_abort_msg("metad knows no disk %s", path);
+}
+
+/* metad was away, or took the server for dead: its disks register again. */
+static void register_again(void)
+{
+	sim_cut(b->host, b->m.server_io);
+	metad_bed_silence(&b->m, 60 * 1000);
+	sim_heal(b->host, b->m.server_io);
+	metad_bed_silence(&b->m, 60 * 1000);
+}
+
+/* A disk that failed, for hanging, takes part in a registration; nothing is written to it for that, and nobody waits for it. */
+START_TEST(test_hung_disk_registers_again)
+{
+	open_two(20);
+	sim_dir_stall(b->host, "/other", 24 * 3600 * SECOND_NS);
+	metad_bed_silence(&b->m, 60 * 1000);
+	ck_assert_str_eq(disk_row("/other")->state, "failed");
+	register_again();
+	ck_assert_str_eq(disk_row("/disk")->state, "up");
+	ck_assert_str_eq(disk_row("/other")->state, "failed");
+	ck_assert(!b->chunkd->disks[1]->identity.busy);
+	metad_bed_silence(&b->m, 60 * 1000);
+	ck_assert_str_eq(disk_row("/disk")->state, "up");
+	metad_bed_silence(&b->m, 24 * 3600 * 1000);
+	bed_close();
+}
+END_TEST
+
+/* A superblock that takes longer than metad waits for heartbeats is waited for, and the server stays up. */
+static void slow_superblock(const char *dir)
+{
+	uint64_t generation;
+
+	register_again();
+	generation = disk_row("/disk")->generation;
+	sim_cut(b->host, b->m.server_io);
+	metad_bed_silence(&b->m, 25 * 1000);
+	sim_dir_stall(b->host, dir, 25 * SECOND_NS);
+	sim_heal(b->host, b->m.server_io);
+	metad_bed_silence(&b->m, 24 * 1000);
+	ck_assert_uint_eq(disk_row("/disk")->generation, generation + 1);
+	metad_bed_silence(&b->m, 60 * 1000);
+	ck_assert_uint_eq(disk_row("/disk")->generation, generation + 1);
+	ck_assert_str_eq(disk_row("/disk")->state, "up");
+	ck_assert(b->chunkd->disks[0]->registered && b->chunkd->disks[1]->registered);
+}
+
+START_TEST(test_slow_superblocks)
+{
+	open_two(21);
+	slow_superblock("/other");
+	slow_superblock("/disk");
+	bed_close();
+}
+END_TEST
+
+/* The next registration comes while the superblock is still being written for the one before. */
+START_TEST(test_superblock_is_overtaken)
+{
+	uint64_t generation;
+
+	bed_open(22);
+	generation = disk_row("/disk")->generation;
+	sim_dir_stall(b->host, "/disk", 230 * SECOND_NS);
+	register_again();
+	ck_assert_uint_eq(disk_row("/disk")->generation, generation + 1);
+	register_again();
+	ck_assert_uint_eq(disk_row("/disk")->generation, generation + 2);
+	ck_assert_int_eq(b->chunkd->disks[0]->failed, 0);
+	ck_assert(b->chunkd->disks[0]->registered);
+	ck_assert_uint_eq(b->chunkd->disks[0]->sb.generation, generation + 2);
+	bed_close();
+}
+END_TEST
+
 /* The machine stood still for longer than any disk may: that the disk was no quicker says nothing of it. */
 START_TEST(test_pause_is_not_of_the_disk)
 {
@@ -562,5 +647,6 @@ UNIT_MAIN("chunkd", test_put_get_lists_stat_receipt, test_tokens, test_requests_
 	test_metad_comes_and_goes, test_crash_of_the_host, test_odd_numbers, test_no_space_for_the_superblock,
 	test_superblock_that_cannot_be_written_is_told, test_idle_disk_that_is_gone,
 	test_idle_disk_that_does_not_answer, test_idle_disks_that_do_not_answer, test_one_of_two_does_not_answer,
-	test_second_of_two_does_not_answer, test_pause_is_not_of_the_disk, test_unreadable_disk_is_looked_at,
+	test_second_of_two_does_not_answer, test_pause_is_not_of_the_disk,
+	test_hung_disk_registers_again, test_slow_superblocks, test_superblock_is_overtaken, test_unreadable_disk_is_looked_at,
 	test_one_bad_disk_of_two, test_disk_that_went_bad, test_disk_named_twice, test_wrong_secret_is_said)
