@@ -41,15 +41,20 @@ static uint64_t server_key(const Craton__RegisterRequest *msg)
 	return repeats_key(0, slice_of(msg->server_uuid.data, msg->server_uuid.len));
 }
 
-/* It asks again: is this one to be logged? */
+/* It asks again: is this one to be logged? Those that are too many to be told apart are logged here. */
 static bool is_news(struct metad *md, const Craton__RegisterRequest *msg, const char *path, int status, uint64_t *ret_times)
 {
 	uint64_t whose = server_key(msg), key;
+	enum repeats_news news;
 
 	key = repeats_key(whose, slice_of(msg->name, strlen(msg->name)));
 	key = repeats_key(key, slice_of(path, strlen(path)));
 	key = repeats_key(key, slice_of(&status, sizeof(status)));
-	return repeats_say(&md->refusals, whose, key, io_now_ns(md->io) / 1000000, ret_times);
+	news = repeats_say(&md->refusals, whose, key, io_now_ns(md->io) / 1000000, ret_times);
+	if (news == REPEATS_NEWS_OF_OTHERS)
+		log_line(md->options.log, LOG_WARN, "others-refused",
+			"times=%llu text=so many servers and disks are refused that these are not named", (unsigned long long)*ret_times);
+	return news == REPEATS_NEWS;
 }
 
 static void refuse(struct metad *md, struct rpc_req *req, int status, const char *text)
@@ -136,7 +141,8 @@ static void on_registered(struct metad *md, void *arg, int status, const struct 
 		reply.disks = sc->registereds;
 		reply.n_disks = res->count;
 	}
-	if (status && !reply.error[0])
+	/* A text means that it is refused, and that asking again soon is in vain. Without a result nothing was decided. */
+	if (res && status && !reply.error[0])
 		reply.error = (char *)(uintptr_t)disk_refusal(status);
 	if (!status) {
 		reply.server = res->server;

@@ -29,6 +29,21 @@ START_TEST(test_registration)
 }
 END_TEST
 
+/* What ends metad is no refusal: a server that is told a text waits for a person to act. */
+START_TEST(test_an_end_is_no_refusal)
+{
+	metad_bed_open_sim(b, 17);
+	bed_register_all(b, 1);
+	metad_bed_sleep(b, 1000); /* nothing else is to be written */
+	sim_fault_after(b->server_io, SIM_FAULT_WRITE, 1, ERR_IO);
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), ERR_IO);
+	ck_assert_str_eq(((Craton__RegisterReply *)b->reply)->error, "");
+	ck_assert_int_eq(b->fatal, ERR_IO);
+	b->fatal = 0;
+	metad_bed_close(b);
+}
+END_TEST
+
 /* A disk's number, generation and even its server's uuid are no secrets; to speak for it takes the cluster's. */
 START_TEST(test_nobody_speaks_for_another_ones_disk)
 {
@@ -233,6 +248,6 @@ START_TEST(test_a_disk_that_damages)
 }
 END_TEST
 
-UNIT_MAIN("handlers_disk", test_registration, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name,
+UNIT_MAIN("handlers_disk", test_registration, test_an_end_is_no_refusal, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name,
 	test_copied_server, test_server_moves_after_silence, test_token_keys_roll_by_the_day,
 	test_a_disk_that_damages)
