@@ -10,29 +10,51 @@
 enum { IO_SOCK_BACKLOG = 4096 }; /* a whole training job connects at once; the kernel cuts it to somaxconn */
 
 /*
- * Within one host there is no path to be gentle to, and pacing (bbr, fq) costs a timer for every few packets: a tenth of the CPU of a
- * put. So sockets begin with another choice: a connection that bbr had to itself for a moment only is paced for as long as it lives,
- * whatever it is told later.
+ * Within one host there is no path to be gentle to, and pacing costs a timer for every few packets: a tenth of the CPU of a put. So where the
+ * system's choice is one that paces, sockets begin with another: a connection that bbr had to itself for a moment only is paced for as
+ * long as it lives, whatever it is told later. Any other choice is left alone: it costs nothing here, and one that negotiates in the first
+ * packet (dctcp) must have both ends from the beginning.
  */
-static void io_sock_unpace(int fd)
-{
-	static const char unpaced[] = "cubic";
+static const char unpaced[] = "cubic";
 
-	/* Not to be had everywhere; the connection works without. */
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced, sizeof(unpaced) - 1);
+enum { IO_SOCK_CONGESTION_BYTES = 16 }; /* TCP_CA_NAME_MAX */
+
+/* False: not to be had. */
+static bool io_sock_congestion(int fd, char name[IO_SOCK_CONGESTION_BYTES])
+{
+	socklen_t len = IO_SOCK_CONGESTION_BYTES;
+
+	memset(name, 0, IO_SOCK_CONGESTION_BYTES);
+	return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len) == 0;
 }
 
-/* Other paths are left to the system's choice, which a new socket knows. */
-static void io_sock_as_system(int fd, int family)
+static bool io_sock_paces(const char *name)
 {
-	char name[16]; /* TCP_CA_NAME_MAX */
-	socklen_t len = sizeof(name);
-	int fresh = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	return strncmp(name, "bbr", 3) == 0; /* bbr2 and bbr3 likewise */
+}
 
+static void io_sock_unpace(int fd)
+{
+	char name[IO_SOCK_CONGESTION_BYTES];
+
+	/* Not to be had everywhere; the connection works without. */
+	if (io_sock_congestion(fd, name) && io_sock_paces(name))
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced, sizeof(unpaced) - 1);
+}
+
+/* Other paths get back what was taken off: the system's choice, which a new socket knows. A choice by route stands. */
+static void io_sock_pace(int fd, int family)
+{
+	char name[IO_SOCK_CONGESTION_BYTES];
+	int fresh;
+
+	if (!io_sock_congestion(fd, name) || strcmp(name, unpaced) != 0)
+		return;
+	fresh = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fresh < 0)
 		return;
-	if (getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, name, &len) == 0)
-		(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, len);
+	if (io_sock_congestion(fresh, name) && io_sock_paces(name))
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
 	close(fresh);
 }
 
@@ -69,7 +91,7 @@ static void io_sock_tune(int fd, const struct sockaddr_in6 *self, const struct s
 	io__addr_from_os(self, &from);
 	io__addr_from_os(peer, &to);
 	if (from.family != to.family || memcmp(from.ip, to.ip, sizeof(from.ip)) != 0)
-		io_sock_as_system(fd, self->sin6_family);
+		io_sock_pace(fd, self->sin6_family);
 	/* Fails only if the peer is already gone, which the next operation reports. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
