@@ -80,3 +80,13 @@ int body_decode(struct slice data, uint64_t index, enum body_kind *ret_kind, str
 	*ret_kind = (enum body_kind)data.data[0];
 	return 0;
 }
+
+bool body_configs_equal(const struct raft_config *a, const struct raft_config *b)
+{
+	if (a->index != b->index || a->count != b->count || a->last_id != b->last_id)
+		return false;
+	for (uint32_t i = 0; i < a->count; i++)
+		if (a->members[i].id != b->members[i].id || a->members[i].voter != b->members[i].voter)
+			return false;
+	return true;
+}

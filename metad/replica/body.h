@@ -13,6 +13,8 @@ enum { BODY_CONFIG_BYTES_MAX = 10 + 9 * RAFT_MEMBERS_MAX };
 
 uint32_t body_encode_config(const struct raft_config *config, uint8_t out[BODY_CONFIG_BYTES_MAX]);
 
+bool body_configs_equal(const struct raft_config *a, const struct raft_config *b);
+
 /* Of entry `index`. ret_config: of a BODY_CONFIG only. ERR_FORMAT. */
 int body_decode(struct slice data, uint64_t index, enum body_kind *ret_kind, struct raft_config *ret_config);
 

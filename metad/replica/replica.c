@@ -197,7 +197,7 @@ static int check_table(const struct replica *r, struct err *err)
 		r->options.dir, applied, index->base_index, wal_index_last(index));
 }
 
-static int open_table(struct replica *r, struct err *err)
+int replica__open_table(struct replica *r, struct err *err)
 {
 	const struct table_options options = {.dir = r->options.dir, .kv = r->options.kv, .on_fatal = on_fatal, .ctx = r};
 	int rc = table_open(r->io, &options, wal_meta(r->wal)->base_index, &r->table, err);
@@ -217,7 +217,7 @@ static int open_log(struct replica *r, struct err *err)
 
 	if (rc)
 		return rc;
-	rc = open_table(r, err);
+	rc = replica__open_table(r, err);
 	if (!rc)
 		merge_configs(r);
 	if (rc)
@@ -261,6 +261,7 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 		r->found.index = 1;
 		r->options.found = &r->found;
 	}
+	rng_init(&r->fetch.rng, options->raft.seed);
 	r->wal_replica.replica = options->raft.id;
 	r->wal_replica.on_durable = founded;
 	memcpy(r->wal_replica.cluster, options->cluster, WAL_ID_BYTES);
@@ -296,16 +297,6 @@ int replica_submit(struct replica *r, struct replica_submit *submit)
 	return 0;
 }
 
-static bool configs_equal(const struct raft_config *a, const struct raft_config *b)
-{
-	if (a->index != b->index || a->count != b->count || a->last_id != b->last_id)
-		return false;
-	for (uint32_t i = 0; i < a->count; i++)
-		if (a->members[i].id != b->members[i].id || a->members[i].voter != b->members[i].voter)
-			return false;
-	return true;
-}
-
 static uint64_t bytes_of(const struct replica_body *bodies, uint32_t count)
 {
 	uint64_t bytes = 0;
@@ -331,7 +322,7 @@ static bool bodies_are_sane(const struct raft_message *m, const struct replica_b
 			return false;
 		if ((kind == BODY_CONFIG) != (m->append.has_config && index == m->append.last))
 			return false;
-		if (kind == BODY_CONFIG && !configs_equal(&config, &m->append.config))
+		if (kind == BODY_CONFIG && !body_configs_equal(&config, &m->append.config))
 			return false;
 	}
 	return true;
@@ -348,10 +339,6 @@ void replica_receive(
 	if (message->to != r->options.raft.id || raft_message_check(message) != 0 ||
 		!bodies_are_sane(message, bodies, count)) {
 		r->counts.malformed++;
-		return;
-	}
-	if (message->type == RAFT_SNAPSHOT) {
-		r->counts.unsupported++;
 		return;
 	}
 	bytes = bytes_of(bodies, count);
@@ -379,7 +366,7 @@ static void close_if_quiet(struct replica *r)
 	void *ctx = r->closed_ctx;
 	int code = r->close_code;
 
-	if (!r->wal_closed || !r->table_closed || io_pending(&r->timer))
+	if (!r->wal_closed || !r->table_closed || io_pending(&r->timer) || !replica__fetch_close(r))
 		return;
 	io_turn_hook_remove(r->io, &r->hook);
 	replica_free(r);
@@ -406,7 +393,7 @@ static void on_table_closed(void *ctx, int code)
 	replica__kick(r);
 }
 
-static void end_reader(struct reader *reader)
+void replica__end_reader(struct reader *reader)
 {
 	if (reader->ready)
 		wal_read_end(&reader->read);
@@ -429,12 +416,17 @@ void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void 
 		replica__inbound_free(r->inbound);
 	r->inbound = NULL;
 	for (uint32_t i = 0; i < RAFT_MEMBERS_MAX; i++)
-		end_reader(&r->fills[i].reader);
-	end_reader(&r->apply_reader);
+		replica__end_reader(&r->fills[i].reader);
+	replica__end_reader(&r->apply_reader);
+	replica__offer_close(r);
 	cache_fini(&r->cache);
 	io_cancel(r->io, &r->timer);
 	wal_close(r->wal, on_wal_closed, r);
-	table_close(r->table, on_table_closed, r);
+	/* Else one is closing already, or could not be opened. */
+	if (r->table)
+		table_close(r->table, on_table_closed, r);
+	else
+		r->table_closed = !r->table_closing;
 }
 
 const struct replica_counts *replica_counts(const struct replica *r)
@@ -454,10 +446,10 @@ const struct wal *replica_log(const struct replica *r)
 
 struct kv *replica_kv(struct replica *r)
 {
-	return table_kv(r->table);
+	return r->table ? table_kv(r->table) : NULL;
 }
 
 uint64_t replica_applied(const struct replica *r)
 {
-	return table_applied(r->table);
+	return r->table ? table_applied(r->table) : 0;
 }

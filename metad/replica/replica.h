@@ -17,8 +17,10 @@
  *  6. The log is trimmed below what a crash leaves of the table (kv_trim_index), and the newest keep_bytes of it stay all the same, for members
  *     that lag.
  *
- * Not there yet: snapshots (messages with one are dropped and counted, so a member that needs what was trimmed waits), changes of
- * membership, transfer and reads.
+ *  7. A member that needs what was trimmed gets the table instead (offer.c, fetch.c): one member at a time, in parts, at a limited rate.
+ *     Log and table change together: by the log's slots (table.h).
+ *
+ * Not there yet: changes of membership, transfer and reads.
  *
  * One thread: that of the loop. No callback comes from inside replica_open, _submit or _receive.
  */
@@ -35,6 +37,7 @@
 #include "common/kv/wal_replica.h"
 #include "metad/raft/raft.h"
 #include "metad/replica/body.h"
+#include "metad/replica/part.h"
 #include "metad/replica/table.h"
 
 enum {
@@ -63,6 +66,7 @@ struct replica_options {
 	uint64_t growth_bytes;           /* the most by which one entry's apply lets the table's memory grow */
 	uint64_t keep_bytes;             /* of the log, at its end: stay when the table has them */
 	uint32_t cache_bytes;            /* of bodies that are durable and kept all the same */
+	uint64_t snapshot_bytes_per_s;   /* at which a snapshot is given away; 0: 32 MiB */
 	/* To message->to, with the bodies of prev_index + 1 .. last; borrowed for the call. May lose it. Never calls back. */
 	void (*send)(void *ctx, const struct raft_message *message, const struct replica_body *bodies, uint32_t count);
 	/*
@@ -70,6 +74,14 @@ struct replica_options {
 	 * begin with 0, and nothing else. The only way that they change. A failure ends the replica.
 	 */
 	int (*apply)(void *ctx, struct kv *kv, uint64_t index, uint64_t term, enum body_kind kind, struct slice data, struct err *err);
+	/* To member `to`: its replica_receive_ask, _part. As `send`. */
+	void (*ask)(void *ctx, uint64_t to, const struct replica_ask *ask);
+	void (*part)(void *ctx, uint64_t to, const struct replica_part *part);
+	/*
+	 * A snapshot takes the place of all rows. NULL: the table closes; scans, values and snapshots of it have ended when this returns. Else
+	 * the new one, as of replica_applied: what was derived from rows in memory is void.
+	 */
+	void (*on_table)(void *ctx, struct kv *kv);
 	void (*on_stop)(void *ctx, int code, const char *text);
 	void *ctx;
 };
@@ -89,7 +101,8 @@ struct replica_submit {
 	uint64_t index, term; /* set when it was taken; 0 before */
 	/*
 	 * 0: committed and applied here. ERR_CANCELED: another entry has its place, it will never be applied. ERR_NOT_LEADER, ERR_AGAIN: not
-	 * taken. Else the log failed or was closed: if index is set, whether it will be applied is not known.
+	 * taken. ERR_STALE: this replica leads no longer and has a snapshot in place of its log, which does not say whether it was applied. Else
+	 * log or table failed or was closed: if index is set, whether it will be applied is not known.
 	 */
 	void (*done)(struct replica_submit *submit, int code);
 	struct list link; /* private */
@@ -101,15 +114,21 @@ int replica_submit(struct replica *r, struct replica_submit *submit);
 void replica_receive(
 	struct replica *r, const struct raft_message *message, const struct replica_body *bodies, uint32_t count);
 
+/* What came of a snapshot, of a sender who is who it says; copied. What does not belong to one that is under way is dropped. */
+void replica_receive_ask(struct replica *r, uint64_t from, const struct replica_ask *ask);
+void replica_receive_part(struct replica *r, uint64_t from, const struct replica_part *part);
+
 struct replica_counts {
-	uint64_t malformed, dropped, unsupported; /* messages */
+	uint64_t malformed, dropped;              /* messages */
 	uint64_t fills_cached, fills_read;        /* messages with bodies from memory, and from the log */
+	uint64_t snapshots_offered, parts_sent;   /* leader */
+	uint64_t snapshots_installed, snapshots_failed, parts_received; /* follower */
 };
 const struct replica_counts *replica_counts(const struct replica *r);
 /* NULL until the first entry of a founder is durable. */
 const struct raft_core *replica_core(const struct replica *r);
 const struct wal *replica_log(const struct replica *r);
-/* As of replica_applied. */
+/* As of replica_applied; NULL between the calls of on_table. */
 struct kv *replica_kv(struct replica *r);
 uint64_t replica_applied(const struct replica *r);
 

@@ -3,6 +3,8 @@
 #define METAD_REPLICA_REPLICA_PRIVATE_H
 
 #include "metad/replica/cache.h"
+#include "metad/replica/fetch.h"
+#include "metad/replica/offer.h"
 #include "metad/replica/replica.h"
 
 /* A message that came: its bodies are entries already, so that what is appended is not copied again. */
@@ -35,7 +37,7 @@ struct replica {
 	struct wal_replica wal_replica;
 	char *log_dir;
 	struct wal *wal;
-	struct table *table;
+	struct table *table; /* NULL: one is closed, another not open yet */
 	struct cache cache;
 	struct raft_core core;
 	bool started; /* the core is there */
@@ -47,7 +49,8 @@ struct replica {
 	struct raft_update update;
 	struct inbound *inbound; /* NULL: it was no message */
 	struct wal_save save;
-	bool saving;
+	struct wal_restart restart;
+	bool saving; /* term and vote, or a snapshot takes the place of log and table */
 	uint64_t log_epoch; /* the cuts that the log was told of: core.epoch, but between step and cut */
 
 	/* What is to be stepped. */
@@ -59,12 +62,14 @@ struct replica {
 
 	struct list taken; /* struct replica_submit, by index: to be answered when it is applied */
 	struct reader apply_reader;
+	struct offer offer;
+	struct fetch fetch;
 	struct io_op timer;
 	struct io_turn_hook hook;
 	struct replica_counts counts;
 	/* while booting and closing */
 	struct raft_config config, config_before;
-	bool wal_closed, table_closed;
+	bool wal_closed, table_closed, table_closing;
 	int close_code;
 	void (*closed)(void *ctx, int code);
 	void *closed_ctx;
@@ -76,6 +81,11 @@ void replica__stop(struct replica *r, int code, const char *text);
 /* Ends an update that waits for nothing: steps `event`, whose message, if any, is r->inbound. */
 void replica__step(struct replica *r, const struct raft_event *event);
 uint64_t replica__term_at(const struct replica *r, uint64_t index);
+/* What raft_asks asks of this message: event.differs. */
+uint64_t replica__look_up(const struct replica *r, const struct raft_message *message);
+/* All of the update but term, vote and a snapshot, which are durable now. */
+void replica__finish(struct replica *r);
+int replica__open_table(struct replica *r, struct err *err);
 /* Appends to log and cache; returns the index. */
 uint64_t replica__append(struct replica *r, struct entry *entry);
 
@@ -88,6 +98,21 @@ void replica__fill_want(struct replica *r, const struct raft_message *message);
 /* False: there is nothing to do. */
 bool replica__fill_work(struct replica *r);
 bool replica__apply_work(struct replica *r);
+void replica__end_reader(struct reader *reader);
+
+/* offer.c: leader. wanted: update.snapshot_wanted. */
+void replica__offer_want(struct replica *r, uint64_t wanted);
+bool replica__offer_work(struct replica *r);
+void replica__offer_close(struct replica *r);
+
+/* fetch.c: follower; message: of the event whose update has `fetch`. */
+void replica__fetch_want(struct replica *r, const struct raft_message *message);
+bool replica__fetch_work(struct replica *r);
+/* False: a worker still has it. */
+bool replica__fetch_close(struct replica *r);
+/* Works off update.install, then all the rest of the update. */
+void replica__install(struct replica *r);
+
 /* 0, or as wal_read. */
 int replica__read(struct replica *r, struct reader *reader, uint64_t from, uint64_t to, uint32_t max_bytes);
 

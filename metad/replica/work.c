@@ -83,12 +83,10 @@ static struct entry *next_entry(struct replica *r, uint64_t index)
 	CHECK_UNREACHABLE();
 }
 
-/* All but term and vote, which are durable now. */
-static void finish(struct replica *r)
+void replica__finish(struct replica *r)
 {
 	const struct raft_update *u = &r->update;
 
-	CHECK(!u->install && !u->fetch);
 	if (u->truncate_from) {
 		wal_cut(r->wal, u->truncate_from);
 		cache_cut(&r->cache, u->truncate_from);
@@ -104,6 +102,12 @@ static void finish(struct replica *r)
 			r->options.send(r->options.ctx, &r->messages[i], NULL, 0);
 	}
 	wal_note_commit(r->wal, u->commit);
+	if (u->install)
+		r->log_epoch = r->core.epoch;
+	if (u->fetch)
+		replica__fetch_want(r, &r->inbound->message);
+	if (u->snapshot_wanted)
+		replica__offer_want(r, u->snapshot_wanted);
 	if (r->inbound)
 		replica__inbound_free(r->inbound);
 	r->inbound = NULL;
@@ -116,7 +120,7 @@ static void saved(struct wal_save *save, int code)
 	r->saving = false;
 	if (code || r->stopped || r->closing)
 		return; /* on_fatal has told, or will */
-	finish(r);
+	replica__finish(r);
 	replica__kick(r);
 }
 
@@ -124,8 +128,12 @@ void replica__step(struct replica *r, const struct raft_event *event)
 {
 	CHECK(!r->saving && r->log_epoch == r->core.epoch);
 	raft_step(&r->core, io_now_ns(r->io) / 1000000, event, r->messages, &r->update);
+	if (r->update.install) {
+		replica__install(r);
+		return;
+	}
 	if (!r->update.meta) {
-		finish(r);
+		replica__finish(r);
 		return;
 	}
 	r->saving = true;
@@ -135,18 +143,26 @@ void replica__step(struct replica *r, const struct raft_event *event)
 
 /* ---- events ---- */
 
+uint64_t replica__look_up(const struct replica *r, const struct raft_message *message)
+{
+	uint64_t first, last;
+
+	if (!raft_asks(&r->core, message, &first, &last))
+		return 0;
+	while (first <= last && replica__term_at(r, first) == raft_message_term(message, first))
+		first++;
+	return first;
+}
+
 static void step_message(struct replica *r)
 {
 	struct inbound *in = LIST_ENTRY(list_pop_front(&r->received), struct inbound, link);
 	struct raft_event event = {.type = RAFT_RECEIVE, .message = &in->message, .count = in->count};
-	uint64_t last;
 
 	r->received_count--;
 	r->received_bytes -= in->bytes;
-	if (in->message.type == RAFT_APPEND && raft_asks(&r->core, &in->message, &event.differs, &last))
-		while (event.differs <= last &&
-			replica__term_at(r, event.differs) == raft_message_term(&in->message, event.differs))
-			event.differs++;
+	if (in->message.type == RAFT_APPEND || in->message.type == RAFT_SNAPSHOT)
+		event.differs = replica__look_up(r, &in->message);
 	r->inbound = in;
 	replica__step(r, &event);
 }
@@ -203,7 +219,9 @@ static bool work_once(struct replica *r)
 {
 	struct raft_event tick = {.type = RAFT_TICK};
 
-	if (replica__fill_work(r) || step_persisted(r) || step_compacted(r) || replica__apply_work(r))
+	/* First of all what is gone: who is to get it needs something else. */
+	if (step_compacted(r) || replica__fill_work(r) || step_persisted(r) || replica__apply_work(r) ||
+		replica__offer_work(r) || replica__fetch_work(r))
 		return true;
 	if (!list_empty(&r->received)) {
 		step_message(r);

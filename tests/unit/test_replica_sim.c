@@ -20,7 +20,7 @@ const char *__asan_default_options(void)
 	return "detect_leaks=0";
 }
 
-enum { NODES = 3, INDICES = 1 << 14, STAMPS = 1 << 14, PADDING = 6000 };
+enum { NODES = 3, INDICES = 1 << 16, STAMPS = 1 << 16, PADDING = 6000 };
 static const uint64_t ms_ns = 1000000;
 static const struct raft_config members = {
 	.index = 1, .count = NODES, .members = {{1, true}, {2, true}, {3, true}}, .last_id = NODES};
@@ -33,13 +33,15 @@ struct node {
 	bool up;
 	int stopped;
 	uint64_t applied;
+	uint64_t installed; /* by those that crashed since */
+	uint64_t begins_at; /* the log, when it was opened */
 };
 
 struct agreed {
 	uint64_t term, stamp; /* 0: no commands */
 };
 
-enum fate { OPEN, ACKNOWLEDGED, REFUSED, CANCELED };
+enum fate { OPEN, ACKNOWLEDGED, REFUSED, CANCELED, UNKNOWN };
 
 struct group {
 	struct sim *sim;
@@ -48,21 +50,29 @@ struct group {
 	bool cut[NODES][NODES]; /* from, to */
 	uint32_t loss, twice;   /* of 1000 letters */
 	uint32_t cache_bytes;
-	uint64_t keep_bytes;
+	uint64_t keep_bytes, rate;
 	struct agreed agreed[INDICES];
 	uint64_t agreed_last, acknowledged_last;
 	uint64_t stamps;
 	enum fate fates[STAMPS];
 	bool applied[STAMPS];
-	uint64_t fate_counts[4];
+	uint64_t fate_counts[5];
 	uint64_t reads, cuts, crashes;
 	bool closed;
+	void (*tamper)(struct group *g, struct replica_part *part); /* NULL, or with what is on its way */
+	uint64_t tampered;
 };
 
+enum letter_kind { MESSAGE, ASK, PART };
 struct letter {
 	struct io_op timer;
+	enum letter_kind kind;
+	uint64_t from;
 	struct node *to;
 	struct raft_message message;
+	struct replica_ask ask;
+	struct replica_part part;
+	uint8_t *data; /* of the part */
 	uint32_t count;
 	struct replica_body bodies[];
 };
@@ -71,20 +81,31 @@ static void deliver(struct io_op *op)
 {
 	struct letter *l = CONTAINER_OF(op, struct letter, timer);
 
-	if (l->to->r)
+	if (l->to->r && l->kind == MESSAGE)
 		replica_receive(l->to->r, &l->message, l->bodies, l->count);
+	else if (l->to->r && l->kind == ASK)
+		replica_receive_ask(l->to->r, l->from, &l->ask);
+	else if (l->to->r)
+		replica_receive_part(l->to->r, l->from, &l->part);
+	mem_free(l->data);
 	for (uint32_t i = 0; i < l->count; i++)
 		mem_free((void *)l->bodies[i].data.data);
 	mem_free(l);
 }
 
-static void post(struct group *g, const struct raft_message *m, const struct replica_body *bodies, uint32_t count)
+static void mail(struct group *g, struct letter *l, struct node *to)
 {
-	struct letter *l = mem_zalloc(sizeof(*l) + count * sizeof(l->bodies[0]));
-	struct node *to = &g->nodes[m->to - 1];
 	uint64_t late = rng_chance(&g->rng, 1, 20) ? rng_below(&g->rng, 300 * ms_ns) : rng_below(&g->rng, 3 * ms_ns);
 
 	l->to = to;
+	io_prep_timer(&l->timer, sim_now_ns(g->sim) + late, deliver);
+	io_submit(to->host, &l->timer);
+}
+
+static void post(struct group *g, const struct raft_message *m, const struct replica_body *bodies, uint32_t count)
+{
+	struct letter *l = mem_zalloc(sizeof(*l) + count * sizeof(l->bodies[0]));
+
 	l->message = *m;
 	l->count = count;
 	for (uint32_t i = 0; i < count; i++) {
@@ -93,8 +114,7 @@ static void post(struct group *g, const struct raft_message *m, const struct rep
 		memcpy(copy, bodies[i].data.data, bodies[i].data.len);
 		l->bodies[i] = (struct replica_body){bodies[i].term, slice_of(copy, bodies[i].data.len)};
 	}
-	io_prep_timer(&l->timer, sim_now_ns(g->sim) + late, deliver);
-	io_submit(to->host, &l->timer);
+	mail(g, l, &g->nodes[m->to - 1]);
 }
 
 /* What leaves a replica is true of its disk. */
@@ -111,6 +131,16 @@ static void check_durable(const struct node *n, const struct raft_message *m)
 		ck_assert_uint_le(m->appended.index, wal_durable_index(replica_log(n->r)));
 }
 
+/* What the network makes of a letter: nothing, one, two. */
+static uint32_t copies_of(const struct node *n, uint64_t to)
+{
+	struct group *g = n->g;
+
+	if (!g->nodes[to - 1].up || g->cut[n->id - 1][to - 1] || rng_chance(&g->rng, g->loss, 1000))
+		return 0;
+	return rng_chance(&g->rng, g->twice, 1000) ? 2 : 1;
+}
+
 static void on_send(void *ctx, const struct raft_message *m, const struct replica_body *bodies, uint32_t count)
 {
 	struct node *n = ctx;
@@ -119,11 +149,55 @@ static void on_send(void *ctx, const struct raft_message *m, const struct replic
 	ck_assert_int_eq(n->stopped, 0);
 	ck_assert_uint_eq(m->from, n->id);
 	check_durable(n, m);
-	if (!g->nodes[m->to - 1].up || g->cut[n->id - 1][m->to - 1] || rng_chance(&g->rng, g->loss, 1000))
-		return;
-	post(g, m, bodies, count);
-	if (rng_chance(&g->rng, g->twice, 1000))
+	for (uint32_t copies = copies_of(n, m->to); copies > 0; copies--)
 		post(g, m, bodies, count);
+}
+
+static void on_ask(void *ctx, uint64_t to, const struct replica_ask *ask)
+{
+	struct node *n = ctx;
+
+	for (uint32_t copies = copies_of(n, to); copies > 0; copies--) {
+		struct letter *l = MEM_NEW(struct letter);
+
+		l->kind = ASK;
+		l->from = n->id;
+		l->ask = *ask;
+		mail(n->g, l, &n->g->nodes[to - 1]);
+	}
+}
+
+static void on_part(void *ctx, uint64_t to, const struct replica_part *part)
+{
+	struct node *n = ctx;
+
+	ck_assert_uint_le(part->data.len, BACKUP_SECTION_BYTES);
+	for (uint32_t copies = copies_of(n, to); copies > 0; copies--) {
+		struct letter *l = MEM_NEW(struct letter);
+
+		l->kind = PART;
+		l->from = n->id;
+		l->part = *part;
+		l->data = mem_alloc(part->data.len + 1);
+		if (part->data.len)
+			memcpy(l->data, part->data.data, part->data.len);
+		l->part.data = slice_of(l->data, part->data.len);
+		if (n->g->tamper)
+			n->g->tamper(n->g, &l->part);
+		mail(n->g, l, &n->g->nodes[to - 1]);
+	}
+}
+
+static void on_table(void *ctx, struct kv *kv)
+{
+	struct node *n = ctx;
+
+	if (!kv)
+		return;
+	ck_assert_ptr_eq(kv, replica_kv(n->r));
+	ck_assert_uint_gt(replica_applied(n->r), n->applied);
+	n->applied = replica_applied(n->r);
+	ck_assert_uint_le(n->applied, n->g->agreed_last);
 }
 
 static void check_quorum(const struct group *g, uint64_t index, uint64_t term)
@@ -171,6 +245,15 @@ static void put_rows(struct kv *kv, uint64_t index, uint64_t stamp, struct slice
 		kv_put(kv, slice_of(key, 2), data);
 }
 
+/* What has left the log is in the table, whatever a crash does. */
+static void check_trimmed(const struct node *n)
+{
+	uint64_t begins_at = wal_index(replica_log(n->r))->base_index;
+
+	if (begins_at != n->begins_at && begins_at != wal_meta(replica_log(n->r))->base_index)
+		ck_assert_uint_le(begins_at, kv_trim_index(replica_kv(n->r)));
+}
+
 static int on_apply(void *ctx, struct kv *kv, uint64_t index, uint64_t term, enum body_kind kind, struct slice data,
 	struct err *err)
 {
@@ -180,6 +263,7 @@ static int on_apply(void *ctx, struct kv *kv, uint64_t index, uint64_t term, enu
 
 	ck_assert_int_eq(n->stopped, 0);
 	ck_assert_uint_eq(index, n->applied + 1);
+	check_trimmed(n);
 	ck_assert_uint_le(index, wal_durable_index(replica_log(n->r)));
 	check_quorum(g, index, term);
 	(void)err;
@@ -224,7 +308,11 @@ static struct replica_options node_options(struct node *n)
 		.growth_bytes = 64 << 10,
 		.keep_bytes = n->g->keep_bytes,
 		.cache_bytes = n->g->cache_bytes,
+		.snapshot_bytes_per_s = n->g->rate,
 		.send = on_send,
+		.ask = on_ask,
+		.part = on_part,
+		.on_table = on_table,
 		.apply = on_apply,
 		.on_stop = on_stop,
 		.ctx = n,
@@ -239,6 +327,7 @@ static void node_open(struct node *n)
 
 	ck_assert_msg(rc == 0, "%s", err.text);
 	n->applied = replica_applied(n->r);
+	n->begins_at = wal_index(replica_log(n->r))->base_index;
 	n->up = true;
 }
 
@@ -248,6 +337,7 @@ static void node_crash(struct node *n)
 
 	g->crashes++;
 	g->reads += replica_counts(n->r)->fills_read;
+	n->installed += replica_counts(n->r)->snapshots_installed;
 	sim_host_crash(n->host);
 	n->up = false;
 	n->r = NULL;
@@ -369,7 +459,8 @@ static void job_done(struct replica_submit *s, int code)
 		fate = REFUSED;
 		ck_assert_uint_eq(s->index, 0);
 	} else {
-		ck_assert(code == ERR_IO || code == ERR_STOPPED); /* outcome unknown */
+		ck_assert(code == ERR_IO || code == ERR_STOPPED || code == ERR_STALE);
+		fate = UNKNOWN;
 	}
 	g->fates[j->stamp] = fate;
 	g->fate_counts[fate]++;
@@ -545,6 +636,212 @@ START_TEST(test_log_kept_for_laggards)
 	submit_many(g, 400);
 	ck_assert_uint_gt(l->applied, away->applied + 350);
 	settle(g);
+	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 0);
+	group_free(g);
+}
+END_TEST
+
+static uint64_t installed(const struct node *n)
+{
+	return n->installed + (n->up ? replica_counts(n->r)->snapshots_installed : 0);
+}
+
+static bool nobody_has_the_log_for(const struct group *g, const struct node *away)
+{
+	for (uint32_t i = 0; i < NODES; i++)
+		if (&g->nodes[i] != away && wal_index(replica_log(g->nodes[i].r))->base_index <= away->applied)
+			return false;
+	return true;
+}
+
+/* All begin with a log that is trimmed as soon as the table has it, and `away` needs what is gone. */
+static struct node *leave_behind(struct group *g)
+{
+	struct node *l = elected(g), *away = &g->nodes[l->id % NODES];
+
+	isolate(g, away, true);
+	/* What was on its way to it as it went may be held for it a while. */
+	for (int i = 0; i < 20 && !nobody_has_the_log_for(g, away); i++) {
+		submit_many(g, 350);
+		run_for(g, 3000 * ms_ns);
+	}
+	ck_assert(nobody_has_the_log_for(g, away));
+	return away;
+}
+
+static struct group *trimming_group(uint64_t seed, uint64_t rate)
+{
+	struct group *g = group_new(seed, 32 << 10);
+
+	g->keep_bytes = 0;
+	g->rate = rate;
+	for (uint32_t i = 0; i < NODES; i++)
+		node_crash(&g->nodes[i]);
+	settle(g);
+	return g;
+}
+
+/* One that was away too long gets the table, and then goes on with the log; a restart finds both. */
+START_TEST(test_snapshot_for_laggard)
+{
+	struct group *g = trimming_group(20, 0);
+	struct node *away = leave_behind(g);
+
+	settle(g);
+	ck_assert_uint_ge(installed(away), 1);
+	submit_many(g, 20);
+	settle(g);
+	node_crash(away);
+	settle(g);
+	for (int i = 0; i < 3; i++) { /* from one directory to the other, and back */
+		away = leave_behind(g);
+		settle(g);
+	}
+	ck_assert_uint_gt(wal_meta(replica_log(away->r))->base_index, 0);
+	group_free(g);
+}
+END_TEST
+
+static void stopped_at_sync(void *ctx)
+{
+	node_crash(ctx);
+}
+
+/* Power fails at each sync from the first part to the end of the switch: log and table are the old ones or the new ones, never one of each. */
+START_TEST(test_snapshot_crashes)
+{
+	static const enum sim_loss losses[] = {SIM_LOSS_ANY, SIM_LOSS_ALL, SIM_LOSS_TORN};
+	struct group *g = trimming_group(21, 0);
+
+	for (uint32_t n = 1, passed = 0; passed < 3; n++) {
+		struct node *away = leave_behind(g);
+		uint64_t before = g->crashes, base = wal_meta(replica_log(away->r))->base_index;
+
+		ck_assert_uint_lt(n, 300);
+		sim_set_loss(away->host, losses[n % ARRAY_COUNT(losses)]);
+		sim_stop_at_sync(away->host, n, stopped_at_sync, away);
+		isolate(g, away, false);
+		run_for(g, 2000 * ms_ns);
+		sim_stop_at_sync(away->host, 0, NULL, NULL);
+		passed += g->crashes == before;
+		settle(g);
+		ck_assert_uint_gt(wal_meta(replica_log(away->r))->base_index, base);
+	}
+	group_free(g);
+}
+END_TEST
+
+static bool has_parts(void *ctx)
+{
+	struct group *g = ctx;
+
+	for (uint32_t i = 0; i < NODES; i++)
+		if (g->nodes[i].up && replica_counts(g->nodes[i].r)->parts_sent > 1)
+			return true;
+	return false;
+}
+
+/* Its leader dies in the middle of it: another one offers its own. */
+START_TEST(test_snapshot_of_dead_leader)
+{
+	struct group *g = trimming_group(22, 100 << 10);
+	struct node *away = leave_behind(g), *l;
+
+	isolate(g, away, false);
+	ck_assert(sim_run(g->sim, has_parts, g, sim_now_ns(g->sim) + 60000 * ms_ns));
+	l = elected(g);
+	isolate(g, l, true);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_ptr_ne(elected(g), l);
+	ck_assert(away != l);
+	settle(g);
+	ck_assert_uint_ge(installed(away), 1);
+	group_free(g);
+}
+END_TEST
+
+/* So many bytes a second, whatever the network could take. */
+START_TEST(test_snapshot_rate)
+{
+	struct group *g = trimming_group(23, 256 << 10);
+	struct node *away = leave_behind(g);
+	uint64_t begun = sim_now_ns(g->sim);
+
+	settle(g);
+	ck_assert_uint_ge(installed(away), 1);
+	/* 256 rows of some 3 KB */
+	ck_assert_uint_gt(sim_now_ns(g->sim) - begun, 2000 * ms_ns);
+	group_free(g);
+}
+END_TEST
+
+static void flip_a_bit(struct group *g, struct replica_part *part)
+{
+	if (part->code == 0 && part->number > 0 && g->tampered++ < 3)
+		((uint8_t *)(uintptr_t)part->data.data)[rng_below(&g->rng, part->data.len)] ^= 1;
+}
+
+static void lie_about_digest(struct group *g, struct replica_part *part)
+{
+	if (part->end && g->tampered++ < 3)
+		part->digest[rng_below(&g->rng, sizeof(part->digest))] ^= 1;
+}
+
+/* What is not what the leader read is not installed; it is fetched again, later. */
+START_TEST(test_snapshot_not_believed)
+{
+	void (*const tampers[])(struct group *g, struct replica_part *part) = {flip_a_bit, lie_about_digest};
+
+	for (size_t i = 0; i < ARRAY_COUNT(tampers); i++) {
+		struct group *g = trimming_group(24 + i, 0);
+		struct node *away = leave_behind(g);
+
+		g->tamper = tampers[i];
+		settle(g);
+		ck_assert_uint_ge(g->tampered, 3);
+		ck_assert_uint_ge(replica_counts(away->r)->snapshots_failed, 1);
+		ck_assert_uint_ge(installed(away), 1);
+		group_free(g);
+	}
+}
+END_TEST
+
+/* Who is not there is offered nothing: rows that are open, and a log that is held, cost something. */
+START_TEST(test_snapshot_for_nobody)
+{
+	struct group *g = trimming_group(27, 0);
+	struct node *away = leave_behind(g);
+	uint64_t offered = 0;
+
+	run_for(g, 120000 * ms_ns);
+	for (uint32_t i = 0; i < NODES; i++)
+		if (&g->nodes[i] != away)
+			offered += replica_counts(g->nodes[i].r)->snapshots_offered;
+	ck_assert_uint_le(offered, 2);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* A leader that nobody heard gets a snapshot in place of its log: what it had taken is answered, and not as if it were known. */
+START_TEST(test_snapshot_ends_submits)
+{
+	struct group *g = trimming_group(26, 0);
+	struct node *old = elected(g);
+	uint64_t stamp;
+
+	isolate(g, old, true);
+	for (int i = 0; i < 10; i++)
+		submit(old);
+	stamp = g->stamps;
+	run_for(g, 3000 * ms_ns);
+	ck_assert_ptr_ne(elected(g), old);
+	while (!nobody_has_the_log_for(g, old))
+		submit_many(g, 350);
+	settle(g);
+	ck_assert_uint_ge(installed(old), 1);
+	for (uint64_t s = stamp - 9; s <= stamp; s++)
+		ck_assert_int_eq(g->fates[s], UNKNOWN);
 	group_free(g);
 }
 END_TEST
@@ -655,12 +952,6 @@ START_TEST(test_malformed)
 	m.to = l->id; /* not for this one */
 	replica_receive(n->r, &m, &body, 1);
 	ck_assert_uint_eq(counts->malformed, 6);
-	m = (struct raft_message){.type = RAFT_SNAPSHOT, .from = l->id, .to = n->id, .term = term};
-	m.snapshot.index = last + 1;
-	m.snapshot.term = term;
-	m.snapshot.config = members;
-	replica_receive(n->r, &m, NULL, 0);
-	ck_assert_uint_eq(counts->unsupported, 1);
 	run_for(g, 10 * ms_ns);
 	ck_assert_uint_eq(core->last_index, last);
 	group_free(g);
@@ -794,6 +1085,8 @@ static void history(uint64_t seed)
 {
 	struct group *g = group_new(seed, 16 << 10);
 
+	if (seed % 2)
+		g->keep_bytes = rng_below(&g->rng, 3 << 20);
 	for (int round = 0; round < 4; round++) {
 		g->loss = (uint32_t)rng_below(&g->rng, 100);
 		g->twice = (uint32_t)rng_below(&g->rng, 100);
@@ -830,5 +1123,7 @@ START_TEST(test_histories)
 END_TEST
 
 UNIT_MAIN("replica_sim", test_replicates, test_follower_refuses, test_founding_again, test_power_failure,
-	test_laggard_fed_from_log, test_log_is_trimmed, test_log_kept_for_laggards, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
+	test_laggard_fed_from_log, test_log_is_trimmed, test_log_kept_for_laggards, test_snapshot_for_laggard,
+	test_snapshot_crashes, test_snapshot_of_dead_leader, test_snapshot_rate, test_snapshot_not_believed,
+	test_snapshot_for_nobody, test_snapshot_ends_submits, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
 	test_malformed, test_messages_that_wait, test_founding_after_a_vote, test_close, test_histories)

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A snapshot for a member that needs what the log has no more: the rows of the table as they are after one entry, while the table goes on,
+ * read as `craton meta backup` reads them, and sent as it sends them.
+ *
+ *     wanted --flush--> rows after entry Y --RAFT_SNAPSHOT_TAKEN--> part, part, ... as they are asked for --> the member says that it has Y
+ *
+ * One at a time, for one member, and for as long as this leadership lasts: open rows make the table's file grow. They close when the last was
+ * read; the offer stays, with its last part, until the member has installed it, and holds the log from Y + 1 on so long. Both have an end: an
+ * offer that nobody asks for ends after OFFER_IDLE_MS, and one that is asked for so slowly that it takes OFFER_SLOWNESS times as long as its
+ * rate would have it, does, too. The core then asks for another one.
+ */
+#include "metad/replica/replica_private.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "common/base/check.h"
+#include "common/base/mem.h"
+
+enum { OFFER_IDLE_MS = 30000, OFFER_SLOWNESS = 4, OFFER_BYTES_PER_S = 32 << 20 };
+static const uint64_t ms_ns = 1000000, s_ns = 1000000000;
+
+static uint64_t rate_of(const struct replica *r)
+{
+	return r->options.snapshot_bytes_per_s ? r->options.snapshot_bytes_per_s : OFFER_BYTES_PER_S;
+}
+
+void replica__offer_close(struct replica *r)
+{
+	struct offer *o = &r->offer;
+
+	if (o->state != OFFER_OPEN)
+		return;
+	if (o->rows)
+		kv_snapshot_close(o->rows);
+	wal_release(r->wal, &o->hold);
+	mem_free(o->out);
+	o->rows = NULL;
+	o->out = NULL;
+	o->state = OFFER_NONE;
+	o->asked = o->advance = o->tell = o->pending = o->unwanted = false;
+}
+
+static const struct raft_peer *peer_of(const struct raft_core *core, uint64_t id)
+{
+	for (uint32_t i = 0; i < core->config.count; i++)
+		if (core->peers[i].id == id)
+			return &core->peers[i];
+	return NULL;
+}
+
+static bool leads_still(const struct replica *r)
+{
+	return r->core.role == RAFT_LEADER && r->core.term == r->offer.term;
+}
+
+static bool is_over(const struct replica *r)
+{
+	const struct offer *o = &r->offer;
+	const struct raft_peer *peer = peer_of(&r->core, o->message.to);
+	uint64_t now = io_now_ns(r->io), due_ns = o->sent_bytes * s_ns / rate_of(r);
+
+	if (o->unwanted || !leads_still(r) || !peer || peer->state != RAFT_SENDING_SNAPSHOT)
+		return true;
+	if (now - o->asked_ns > OFFER_IDLE_MS * ms_ns)
+		return true;
+	return now - o->begun_ns > OFFER_IDLE_MS * ms_ns + OFFER_SLOWNESS * due_ns;
+}
+
+/* ---- begin ---- */
+
+/* The group's row is the first one. */
+static int read_group(struct offer *o, struct err *err)
+{
+	int rc = kv_snapshot_next(o->rows, &o->key, &o->value, err);
+
+	if (rc == ERR_NOENT || (!rc && (slice_compare(o->key, table_group_key()) != 0 ||
+					       table_group_decode(o->value, &o->message.snapshot.config) != 0)))
+		rc = err_set(err, ERR_CORRUPT, "the table does not say who is in the group");
+	o->pending = true;
+	return rc;
+}
+
+static void write_header(struct replica *r, uint64_t applied)
+{
+	struct backup_header header = {.applied_index = applied, .created_ns = io_wall_ns(r->io)};
+	struct offer *o = &r->offer;
+
+	memcpy(header.cluster.bytes, r->options.cluster, sizeof(header.cluster.bytes));
+	snprintf(header.software, sizeof(header.software), "craton");
+	o->out = mem_alloc(BACKUP_SECTION_BYTES);
+	backup_writer_init(&o->writer, &header, o->out);
+	part_digest_init(&o->digest);
+}
+
+static void open_rows(struct replica *r)
+{
+	struct offer *o = &r->offer;
+	struct err err = {0};
+	uint64_t applied;
+	int rc;
+
+	o->state = OFFER_NONE;
+	if (!leads_still(r))
+		return;
+	rc = kv_snapshot_open(table_kv(r->table), &o->rows, &applied, &err);
+	if (rc) {
+		replica__stop(r, rc, err.text);
+		return;
+	}
+	/* The log may have gone on, and away from what was flushed: the next one will do. */
+	if (wal_hold(r->wal, &o->hold, applied + 1)) {
+		kv_snapshot_close(o->rows);
+		o->rows = NULL;
+		return;
+	}
+	o->state = OFFER_OPEN;
+	write_header(r, applied);
+	rc = read_group(o, &err);
+	if (rc) {
+		replica__stop(r, rc, err.text);
+		replica__offer_close(r);
+		return;
+	}
+	o->message.type = RAFT_SNAPSHOT;
+	o->message.snapshot.index = applied;
+	o->message.snapshot.term = replica__term_at(r, applied);
+	do
+		io_random(r->io, &o->part.snapshot, sizeof(o->part.snapshot));
+	while (o->part.snapshot == 0);
+	part_descriptor_encode(o->part.snapshot, o->message.snapshot.descriptor);
+	o->part.number = 0;
+	o->part.code = 0;
+	o->part.end = false;
+	o->part.data = slice_of(o->out, o->writer.len);
+	o->begun_ns = o->asked_ns = o->next_ns = io_now_ns(r->io);
+	o->sent_bytes = 0;
+	o->tell = true;
+	r->counts.snapshots_offered++;
+	replica__kick(r);
+}
+
+static void flushed(void *ctx, int code)
+{
+	struct replica *r = ctx;
+
+	if (code || r->stopped || r->closing)
+		r->offer.state = OFFER_NONE; /* on_fatal has told, or will */
+	else
+		open_rows(r);
+}
+
+void replica__offer_want(struct replica *r, uint64_t wanted)
+{
+	struct offer *o = &r->offer;
+
+	for (uint32_t i = 0; i < r->core.config.count; i++) {
+		uint64_t peer = r->core.peers[i].id;
+
+		if (!(wanted >> i & 1))
+			continue;
+		if (o->state == OFFER_OPEN && o->message.to == peer && leads_still(r))
+			o->tell = true;
+		/* Nobody who is not there: the core asks again. */
+		if (o->state != OFFER_NONE || table_applied(r->table) == 0 || !r->core.peers[i].active)
+			continue;
+		o->state = OFFER_FLUSHING;
+		o->term = r->core.term;
+		o->message.to = peer;
+		kv_flush(table_kv(r->table), flushed, r);
+	}
+}
+
+/* ---- parts ---- */
+
+void replica_receive_ask(struct replica *r, uint64_t from, const struct replica_ask *ask)
+{
+	struct offer *o = &r->offer;
+
+	if (!r->started || r->stopped || r->closing)
+		return;
+	replica__kick(r);
+	if (ask->number == PART_NOT_WANTED) {
+		o->unwanted = o->state == OFFER_OPEN && from == o->message.to && ask->snapshot == o->part.snapshot;
+		return;
+	}
+	if (o->state != OFFER_OPEN || from != o->message.to || ask->snapshot != o->part.snapshot ||
+		ask->number < o->part.number || ask->number > o->part.number + 1) {
+		o->refused_peer = from;
+		o->refused_snapshot = ask->snapshot;
+		return;
+	}
+	/* Whoever asks for the next one has this one. */
+	o->advance = ask->number == o->part.number + 1;
+	o->asked = true;
+	o->asked_ns = io_now_ns(r->io);
+}
+
+/* What fits a part, from the row on that did not fit the one before. ERR_NOENT: no more rows. */
+static int fill_part(struct offer *o, struct err *err)
+{
+	int rc = 0;
+
+	for (;;) {
+		if (!o->pending) {
+			rc = kv_snapshot_next(o->rows, &o->key, &o->value, err);
+			if (rc)
+				return rc;
+			o->pending = true;
+		}
+		if (!backup_writer_row(&o->writer, o->key, o->value))
+			return 0;
+		part_digest_row(&o->digest, o->key, o->value);
+		o->pending = false;
+	}
+}
+
+static int next_part(struct offer *o, struct err *err)
+{
+	int rc;
+
+	backup_writer_next(&o->writer);
+	rc = o->rows ? fill_part(o, err) : ERR_NOENT;
+	if (rc && rc != ERR_NOENT)
+		return rc;
+	if (rc == ERR_NOENT && o->rows) {
+		kv_snapshot_close(o->rows);
+		o->rows = NULL;
+	}
+	if (o->writer.rows) {
+		backup_writer_seal(&o->writer);
+	} else {
+		backup_writer_end(&o->writer);
+		part_digest_fini(&o->digest, o->part.digest);
+		o->part.end = true;
+	}
+	o->part.number++;
+	o->part.data = slice_of(o->out, o->writer.len);
+	return 0;
+}
+
+static void send_part(struct replica *r)
+{
+	struct offer *o = &r->offer;
+	struct err err = {0};
+	uint64_t now = io_now_ns(r->io);
+	int rc = o->advance && o->part.end ? ERR_STALE : 0;
+
+	o->asked = false;
+	if (!rc && o->advance)
+		rc = next_part(o, &err);
+	o->advance = false;
+	if (rc == ERR_STALE)
+		return; /* there is nothing behind the end */
+	if (rc) {
+		replica__stop(r, rc, err.text);
+		return;
+	}
+	o->next_ns = (o->next_ns > now ? o->next_ns : now) + o->part.data.len * s_ns / rate_of(r);
+	o->sent_bytes += o->part.data.len;
+	r->counts.parts_sent++;
+	r->options.part(r->options.ctx, o->message.to, &o->part);
+}
+
+static void refuse(struct replica *r)
+{
+	const struct replica_part part = {.snapshot = r->offer.refused_snapshot, .code = ERR_STALE};
+	uint64_t peer = r->offer.refused_peer;
+
+	r->offer.refused_peer = 0;
+	r->options.part(r->options.ctx, peer, &part);
+}
+
+static void tell(struct replica *r)
+{
+	struct offer *o = &r->offer;
+	struct raft_event event = {.type = RAFT_SNAPSHOT_TAKEN, .peer = o->message.to, .message = &o->message};
+
+	o->tell = false;
+	replica__step(r, &event);
+	if (r->update.code)
+		replica__offer_close(r); /* the log does not go on behind it: the core asks for another one */
+}
+
+bool replica__offer_work(struct replica *r)
+{
+	struct offer *o = &r->offer;
+
+	if (o->refused_peer)
+		refuse(r);
+	if (o->state != OFFER_OPEN)
+		return false;
+	if (is_over(r)) {
+		replica__offer_close(r);
+		return false;
+	}
+	if (o->asked && io_now_ns(r->io) >= o->next_ns)
+		send_part(r);
+	if (!o->tell || r->stopped)
+		return false;
+	tell(r);
+	return true;
+}
