@@ -45,6 +45,7 @@ void replica__stop(struct replica *r, int code, const char *text)
 	r->stopped = code;
 	fail_submits(r, &r->taken, code);
 	fail_submits(r, &r->submits, code);
+	replica__calls_fail(r, code);
 	r->options.on_stop(r->options.ctx, code, text);
 }
 
@@ -268,6 +269,9 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 	list_init(&r->received);
 	list_init(&r->submits);
 	list_init(&r->taken);
+	list_init(&r->reads);
+	list_init(&r->reads_open);
+	list_init(&r->reads_ready);
 	io_turn_hook_init(&r->hook, run_hook);
 	r->log_dir = mem_printf("%s/log", options->dir);
 	rc = make_log_dir(r, err);
@@ -285,7 +289,7 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 
 int replica_submit(struct replica *r, struct replica_submit *submit)
 {
-	CHECK(submit->data.len > 0 && submit->data.len < LIMIT_LOG_ENTRY_BYTES);
+	CHECK(submit->change ? submit->data.len == 0 : submit->data.len > 0 && submit->data.len < LIMIT_LOG_ENTRY_BYTES);
 	if (r->stopped || r->closing)
 		return ERR_STOPPED;
 	if (r->submit_count == REPLICA_SUBMITS_MAX)
@@ -295,6 +299,12 @@ int replica_submit(struct replica *r, struct replica_submit *submit)
 	list_push_back(&r->submits, &submit->link);
 	replica__kick(r);
 	return 0;
+}
+
+void replica_withdraw(struct replica *r, struct replica_submit *submit)
+{
+	list_remove(&submit->link);
+	r->submit_count--;
 }
 
 static uint64_t bytes_of(const struct replica_body *bodies, uint32_t count)
@@ -410,6 +420,7 @@ void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void 
 	r->closed_ctx = ctx;
 	fail_submits(r, &r->taken, ERR_STOPPED);
 	fail_submits(r, &r->submits, ERR_STOPPED);
+	replica__calls_fail(r, ERR_STOPPED);
 	while ((node = list_pop_front(&r->received)))
 		replica__inbound_free(LIST_ENTRY(node, struct inbound, link));
 	if (r->inbound)

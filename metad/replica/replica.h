@@ -20,8 +20,6 @@
  *  7. A member that needs what was trimmed gets the table instead (offer.c, fetch.c): one member at a time, in parts, at a limited rate.
  *     Log and table change together: by the log's slots (table.h).
  *
- * Not there yet: changes of membership, transfer and reads.
- *
  * One thread: that of the loop. No callback comes from inside replica_open, _submit or _receive.
  */
 #ifndef METAD_REPLICA_REPLICA_H
@@ -43,6 +41,7 @@
 enum {
 	REPLICA_BODIES_MAX = 256,   /* entries of one message */
 	REPLICA_SUBMITS_MAX = 1024, /* not answered yet */
+	REPLICA_READS_MAX = 1024,   /* likewise */
 	REPLICA_MESSAGES_MAX =
 		256, /* received, not stepped yet; what comes beyond is dropped, as the network may do too */
 	REPLICA_MESSAGES_BYTES_MAX = 64 << 20, /* of the bodies of these: likewise */
@@ -53,6 +52,14 @@ _Static_assert((int)REPLICA_MESSAGES_BYTES_MAX >= (int)REPLICA_BODIES_MAX * (int
 struct replica_body {
 	uint64_t term;
 	struct slice data;
+};
+
+/* What the layer above must know of the group. */
+struct replica_role {
+	enum raft_role role;
+	uint64_t term, leader; /* leader: 0: not known */
+	/* It leads, and has applied all that earlier leaders acknowledged: rows say now what new commands are to be checked against. */
+	bool ready;
 };
 
 struct replica_options {
@@ -82,6 +89,11 @@ struct replica_options {
 	 * the new one, as of replica_applied: what was derived from rows in memory is void.
 	 */
 	void (*on_table)(void *ctx, struct kv *kv);
+	/*
+	 * Role, term or leader changed, or it became ready. What is submitted while it does not lead is refused (ERR_NOT_LEADER); what was taken
+	 * before stays open until its index is applied, unless it is withdrawn.
+	 */
+	void (*on_role)(void *ctx, const struct replica_role *role);
 	void (*on_stop)(void *ctx, int code, const char *text);
 	void *ctx;
 };
@@ -95,13 +107,15 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 /* What was submitted fails with ERR_STOPPED; waits for log and table, frees. */
 void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void *ctx);
 
-/* Commands that are to become one entry. */
+/* Commands that are to become one entry; or a change of the group, which becomes one. */
 struct replica_submit {
-	struct slice data;    /* 1 .. LIMIT_LOG_ENTRY_BYTES - 1; the caller's until done */
+	struct slice data;    /* 1 .. LIMIT_LOG_ENTRY_BYTES - 1; the caller's until done. Of a change: empty */
+	enum raft_change change; /* 0: commands */
+	uint64_t member;         /* whom the change is about */
 	uint64_t index, term; /* set when it was taken; 0 before */
 	/*
 	 * 0: committed and applied here. ERR_CANCELED: another entry has its place, it will never be applied. ERR_NOT_LEADER, ERR_AGAIN: not
-	 * taken. ERR_STALE: this replica leads no longer and has a snapshot in place of its log, which does not say whether it was applied. Else
+	 * taken; of a change also what else raft_update.code says. ERR_STALE: this replica leads no longer and has a snapshot in place of its log, which does not say whether it was applied. Else
 	 * log or table failed or was closed: if index is set, whether it will be applied is not known.
 	 */
 	void (*done)(struct replica_submit *submit, int code);
@@ -109,6 +123,24 @@ struct replica_submit {
 };
 /* 0, or ERR_OVERLOADED, ERR_STOPPED: then done is not called. There is no deadline: a leader that nobody hears does not answer. */
 int replica_submit(struct replica *r, struct replica_submit *submit);
+/* One that is not done: done will not be called. If its index is set, whether it will be applied is not known. */
+void replica_withdraw(struct replica *r, struct replica_submit *submit);
+
+/* A read of rows that must see all that was acknowledged, by any leader, before it was asked for. */
+struct replica_read {
+	/* 0: the rows are such, during this call. ERR_NOT_LEADER, ERR_AGAIN: ask the leader, or again. ERR_STOPPED. */
+	void (*done)(struct replica_read *read, int code);
+	uint64_t token; /* private; of the core, then the index that must be applied */
+	struct list link;
+};
+/* 0, or ERR_OVERLOADED, ERR_STOPPED: then done is not called. A leader that nobody hears answers when it steps down. */
+int replica_read(struct replica *r, struct replica_read *read);
+
+/*
+ * Hand leadership over to a voter. `done` once: 0: this replica leads no longer (on_role says who does); ERR_TIMEDOUT: it leads on; else as
+ * raft_update.code, or ERR_STOPPED. One at a time: ERR_BUSY.
+ */
+int replica_transfer(struct replica *r, uint64_t to, void (*done)(void *ctx, int code), void *ctx);
 
 /* A message that came, of a sender who is who it says; copied. What is malformed is dropped and counted. */
 void replica_receive(

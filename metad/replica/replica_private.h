@@ -60,6 +60,17 @@ struct replica {
 	bool tick;
 	struct fill fills[RAFT_MEMBERS_MAX];
 
+	struct list reads, reads_open, reads_ready; /* struct replica_read: to be asked; asked; confirmed, to be answered when applied */
+	uint32_t read_count;
+	bool reads_lost; /* those that are open */
+	struct {
+		uint64_t to; /* 0: none */
+		bool begun;
+		void (*done)(void *ctx, int code);
+		void *ctx;
+	} transfer;
+	uint64_t first_index; /* of its term, as a leader; 0: it does not lead */
+	bool ready;
 	struct list taken; /* struct replica_submit, by index: to be answered when it is applied */
 	struct reader apply_reader;
 	struct offer offer;
@@ -99,6 +110,12 @@ void replica__fill_want(struct replica *r, const struct raft_message *message);
 bool replica__fill_work(struct replica *r);
 bool replica__apply_work(struct replica *r);
 void replica__end_reader(struct reader *reader);
+
+/* calls.c: reads, hand-over, reports. */
+void replica__reads_update(struct replica *r);
+void replica__role_update(struct replica *r);
+bool replica__calls_work(struct replica *r);
+void replica__calls_fail(struct replica *r, int code);
 
 /* offer.c: leader. wanted: update.snapshot_wanted. */
 void replica__offer_want(struct replica *r, uint64_t wanted);

@@ -51,25 +51,31 @@ static void note_taken(struct replica *r, struct replica_submit *s)
 	list_insert_before(at, &s->link);
 }
 
+static struct replica_submit *take_submit(struct replica *r, uint64_t index)
+{
+	struct replica_submit *s = LIST_ENTRY(list_pop_front(&r->submits), struct replica_submit, link);
+
+	s->index = index;
+	s->term = r->update.append.term;
+	note_taken(r, s);
+	return s;
+}
+
 static struct entry *next_entry(struct replica *r, uint64_t index)
 {
 	static const uint8_t noop = BODY_NOOP, commands = BODY_COMMANDS;
 	const struct raft_update *u = &r->update;
 	uint8_t config[BODY_CONFIG_BYTES_MAX];
-	struct replica_submit *s;
 	struct entry **from;
 	struct entry *e;
 
 	switch (u->append.kind) {
 	case RAFT_APPEND_SUBMITTED:
-		s = LIST_ENTRY(list_pop_front(&r->submits), struct replica_submit, link);
-		s->index = index;
-		s->term = u->append.term;
-		note_taken(r, s);
-		return entry_new(s->term, &commands, 1, s->data);
+		return entry_new(u->append.term, &commands, 1, take_submit(r, index)->data);
 	case RAFT_APPEND_NOOP:
 		return entry_new(u->append.term, &noop, 1, slice_of(NULL, 0));
 	case RAFT_APPEND_CONFIG:
+		take_submit(r, index);
 		return entry_new(
 			u->append.term, config, body_encode_config(&r->core.config, config), slice_of(NULL, 0));
 	case RAFT_APPEND_RECEIVED:
@@ -108,9 +114,11 @@ void replica__finish(struct replica *r)
 		replica__fetch_want(r, &r->inbound->message);
 	if (u->snapshot_wanted)
 		replica__offer_want(r, u->snapshot_wanted);
+	replica__reads_update(r);
 	if (r->inbound)
 		replica__inbound_free(r->inbound);
 	r->inbound = NULL;
+	replica__role_update(r); /* who is told may close */
 }
 
 static void saved(struct wal_save *save, int code)
@@ -167,13 +175,19 @@ static void step_message(struct replica *r)
 	replica__step(r, &event);
 }
 
+/* The commands up to the next change, or that. */
 static void step_submits(struct replica *r)
 {
-	struct raft_event event = {.type = RAFT_SUBMIT};
+	const struct replica_submit *first = LIST_ENTRY(r->submits.next, struct replica_submit, link);
+	struct raft_event event = {.type = RAFT_SUBMIT, .change = first->change, .peer = first->member};
 
 	LIST_FOREACH(it, &r->submits)
-		if (++event.count == SUBMITS_A_STEP)
+		if (LIST_ENTRY(it, struct replica_submit, link)->change || ++event.count == SUBMITS_A_STEP)
 			break;
+	if (first->change) {
+		event.type = RAFT_CHANGE;
+		event.count = 1;
+	}
 	replica__step(r, &event);
 	/* Who is told may close. */
 	for (uint64_t i = 0; r->update.code && i < event.count && !list_empty(&r->submits); i++) {
@@ -221,7 +235,7 @@ static bool work_once(struct replica *r)
 
 	/* First of all what is gone: who is to get it needs something else. */
 	if (step_compacted(r) || replica__fill_work(r) || step_persisted(r) || replica__apply_work(r) ||
-		replica__offer_work(r) || replica__fetch_work(r))
+		replica__offer_work(r) || replica__fetch_work(r) || replica__calls_work(r))
 		return true;
 	if (!list_empty(&r->received)) {
 		step_message(r);

@@ -20,10 +20,10 @@ const char *__asan_default_options(void)
 	return "detect_leaks=0";
 }
 
-enum { NODES = 3, INDICES = 1 << 16, STAMPS = 1 << 16, PADDING = 6000 };
+enum { NODES = 5, FOUNDERS = 3, INDICES = 1 << 16, STAMPS = 1 << 16, PADDING = 6000 };
 static const uint64_t ms_ns = 1000000;
 static const struct raft_config members = {
-	.index = 1, .count = NODES, .members = {{1, true}, {2, true}, {3, true}}, .last_id = NODES};
+	.index = 1, .count = FOUNDERS, .members = {{1, true}, {2, true}, {3, true}}, .last_id = FOUNDERS};
 
 struct node {
 	struct group *g;
@@ -34,6 +34,9 @@ struct node {
 	int stopped;
 	uint64_t applied;
 	uint64_t installed; /* by those that crashed since */
+	bool gone;             /* not a member any more */
+	uint64_t acknowledged_before; /* it was elected */
+	struct replica_role role; /* as it was told */
 	uint64_t begins_at; /* the log, when it was opened */
 };
 
@@ -47,6 +50,7 @@ struct group {
 	struct sim *sim;
 	struct rng rng;
 	struct node nodes[NODES];
+	uint32_t count;
 	bool cut[NODES][NODES]; /* from, to */
 	uint32_t loss, twice;   /* of 1000 letters */
 	uint32_t cache_bytes;
@@ -61,6 +65,7 @@ struct group {
 	bool closed;
 	void (*tamper)(struct group *g, struct replica_part *part); /* NULL, or with what is on its way */
 	uint64_t tampered;
+	uint64_t read_counts[3]; /* served, refused, stopped */
 };
 
 enum letter_kind { MESSAGE, ASK, PART };
@@ -200,17 +205,21 @@ static void on_table(void *ctx, struct kv *kv)
 	ck_assert_uint_le(n->applied, n->g->agreed_last);
 }
 
-static void check_quorum(const struct group *g, uint64_t index, uint64_t term)
+static void check_quorum(const struct group *g, const struct raft_config *config, uint64_t index, uint64_t term)
 {
-	uint32_t count = 0;
+	uint32_t count = 0, voters = 0;
 
-	for (uint32_t i = 0; i < NODES; i++) {
-		const struct wal *wal = g->nodes[i].up ? replica_log(g->nodes[i].r) : NULL;
+	for (uint32_t i = 0; i < config->count; i++) {
+		const struct node *n = &g->nodes[config->members[i].id - 1];
+		const struct wal *wal = n->up ? replica_log(n->r) : NULL;
 
+		if (!config->members[i].voter)
+			continue;
+		voters++;
 		count += !wal || wal_index(wal)->base_index >= index ||
 			(wal_durable_index(wal) >= index && wal_index_term(wal_index(wal), index) == term);
 	}
-	ck_assert_uint_ge(count, NODES / 2 + 1);
+	ck_assert_uint_ge(count, voters / 2 + 1);
 }
 
 /* What an entry makes of the table: a row of its own, one of 256, and one that all entries go into. */
@@ -265,7 +274,8 @@ static int on_apply(void *ctx, struct kv *kv, uint64_t index, uint64_t term, enu
 	ck_assert_uint_eq(index, n->applied + 1);
 	check_trimmed(n);
 	ck_assert_uint_le(index, wal_durable_index(replica_log(n->r)));
-	check_quorum(g, index, term);
+	if (replica_core(n->r)->config.index <= index || replica_core(n->r)->config.count == FOUNDERS)
+		check_quorum(g, &replica_core(n->r)->config, index, term);
 	(void)err;
 	n->applied = index;
 	if (kind == BODY_COMMANDS)
@@ -280,6 +290,24 @@ static int on_apply(void *ctx, struct kv *kv, uint64_t index, uint64_t term, enu
 	ck_assert_uint_eq(g->agreed[index].stamp, stamp);
 	put_rows(kv, index, stamp, data);
 	return 0;
+}
+
+/* One that is ready leads, and has applied all that was acknowledged before it was elected. */
+static void on_role(void *ctx, const struct replica_role *role)
+{
+	struct node *n = ctx;
+
+	ck_assert_int_eq(n->stopped, 0);
+	ck_assert_uint_ge(role->term, n->role.term);
+	if (role->ready) {
+		ck_assert_int_eq(role->role, RAFT_LEADER);
+		ck_assert(n->role.role == RAFT_LEADER && n->role.term == role->term && !n->role.ready);
+		ck_assert_uint_ge(n->applied, n->acknowledged_before);
+	} else if (role->role == RAFT_LEADER) {
+		ck_assert_uint_eq(role->leader, n->id);
+		n->acknowledged_before = n->g->acknowledged_last;
+	}
+	n->role = *role;
 }
 
 static void on_stop(void *ctx, int code, const char *text)
@@ -303,7 +331,7 @@ static struct replica_options node_options(struct node *n)
 		.dir = "/r",
 		.segment_bytes = 1 << 20,
 		.cluster = "of these tests",
-		.found = &members,
+		.found = n->id <= FOUNDERS ? &members : NULL,
 		.kv = {.backend = &kv_mem, .freeze_ms = 20},
 		.growth_bytes = 64 << 10,
 		.keep_bytes = n->g->keep_bytes,
@@ -313,6 +341,7 @@ static struct replica_options node_options(struct node *n)
 		.ask = on_ask,
 		.part = on_part,
 		.on_table = on_table,
+		.on_role = on_role,
 		.apply = on_apply,
 		.on_stop = on_stop,
 		.ctx = n,
@@ -328,6 +357,7 @@ static void node_open(struct node *n)
 	ck_assert_msg(rc == 0, "%s", err.text);
 	n->applied = replica_applied(n->r);
 	n->begins_at = wal_index(replica_log(n->r))->base_index;
+	n->role = (struct replica_role){.role = RAFT_FOLLOWER};
 	n->up = true;
 }
 
@@ -349,6 +379,21 @@ static void node_restart(struct node *n)
 	node_open(n);
 }
 
+static struct node *node_add(struct group *g)
+{
+	struct node *n = &g->nodes[g->count++];
+	char name[8];
+
+	n->g = g;
+	n->id = g->count;
+	snprintf(name, sizeof(name), "r%u", g->count);
+	n->host = sim_host_add(g->sim, name, 256 << 20);
+	ck_assert_int_eq(io_mkdir(n->host, "/r", 0700), 0);
+	ck_assert_int_eq(io_sync_dir(n->host, "/"), 0);
+	node_open(n);
+	return n;
+}
+
 static struct group *group_new(uint64_t seed, uint32_t cache_bytes)
 {
 	const struct sim_options options = {.seed = seed};
@@ -358,18 +403,8 @@ static struct group *group_new(uint64_t seed, uint32_t cache_bytes)
 	g->sim = sim_new(&options);
 	g->cache_bytes = cache_bytes;
 	g->keep_bytes = 64 << 20;
-	for (uint32_t i = 0; i < NODES; i++) {
-		struct node *n = &g->nodes[i];
-		char name[8];
-
-		snprintf(name, sizeof(name), "r%u", i + 1);
-		n->g = g;
-		n->id = i + 1;
-		n->host = sim_host_add(g->sim, name, 256 << 20);
-		ck_assert_int_eq(io_mkdir(n->host, "/r", 0700), 0);
-		ck_assert_int_eq(io_sync_dir(n->host, "/"), 0);
-		node_open(n);
-	}
+	for (uint32_t i = 0; i < FOUNDERS; i++)
+		node_add(g);
 	return g;
 }
 
@@ -394,7 +429,7 @@ static struct node *leader(struct group *g)
 {
 	struct node *best = NULL;
 
-	for (uint32_t i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < g->count; i++)
 		if (leads(&g->nodes[i]) && (!best || replica_core(best->r)->term < replica_core(g->nodes[i].r)->term))
 			best = &g->nodes[i];
 	return best;
@@ -405,8 +440,8 @@ static bool is_even(void *ctx)
 	struct group *g = ctx;
 	struct node *l = leader(g);
 
-	for (uint32_t i = 0; i < NODES; i++)
-		if (!l || !g->nodes[i].up || g->nodes[i].applied != replica_core(l->r)->last_index)
+	for (uint32_t i = 0; i < g->count; i++)
+		if (!g->nodes[i].gone && (!l || !g->nodes[i].up || g->nodes[i].applied != replica_core(l->r)->last_index))
 			return false;
 	return true;
 }
@@ -416,17 +451,19 @@ static void settle(struct group *g)
 {
 	g->loss = g->twice = 0;
 	memset(g->cut, 0, sizeof(g->cut));
-	for (uint32_t i = 0; i < NODES; i++)
-		if (!g->nodes[i].up)
+	for (uint32_t i = 0; i < g->count; i++)
+		if (!g->nodes[i].up && !g->nodes[i].gone)
 			node_restart(&g->nodes[i]);
 	ck_assert_msg(sim_run(g->sim, is_even, g, sim_now_ns(g->sim) + 60000 * ms_ns), "they never came together");
-	for (uint32_t i = 0; i < NODES; i++) {
+	for (uint32_t i = 0; i < g->count; i++) {
+		if (g->nodes[i].gone)
+			continue;
 		ck_assert_uint_eq(g->nodes[i].applied, g->agreed_last);
 		ck_assert_uint_ge(g->nodes[i].applied, g->acknowledged_last);
 		ck_assert_int_eq(g->nodes[i].stopped, 0);
 		ck_assert_uint_eq(replica_counts(g->nodes[i].r)->malformed, 0);
 		ck_assert_uint_eq(
-			chain_of(replica_kv(g->nodes[i].r)).chain, chain_of(replica_kv(g->nodes[0].r)).chain);
+			chain_of(replica_kv(g->nodes[i].r)).chain, chain_of(replica_kv(leader(g)->r)).chain);
 	}
 	for (uint64_t s = 1; s <= g->stamps; s++)
 		ck_assert(g->fates[s] != ACKNOWLEDGED || g->applied[s]);
@@ -494,7 +531,7 @@ static struct node *elected(struct group *g)
 
 static void isolate(struct group *g, const struct node *n, bool cut)
 {
-	for (uint32_t i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < g->count; i++)
 		g->cut[i][n->id - 1] = g->cut[n->id - 1][i] = cut;
 }
 
@@ -518,7 +555,7 @@ START_TEST(test_follower_refuses)
 	struct group *g = group_new(2, 1 << 20);
 	struct node *l = elected(g);
 
-	submit(&g->nodes[l->id % NODES]);
+	submit(&g->nodes[l->id % g->count]);
 	run_for(g, 10 * ms_ns);
 	ck_assert_uint_eq(g->fate_counts[REFUSED], 1);
 	group_free(g);
@@ -532,7 +569,7 @@ START_TEST(test_founding_again)
 		struct group *g = group_new(100 + at, 1 << 20);
 
 		run_for(g, at * ms_ns / 20);
-		for (uint32_t i = 0; i < NODES; i++)
+		for (uint32_t i = 0; i < g->count; i++)
 			node_crash(&g->nodes[i]);
 		settle(g);
 		ck_assert_uint_eq(g->agreed[1].term, 1);
@@ -550,7 +587,7 @@ START_TEST(test_power_failure)
 		for (int i = 0; i < 20; i++)
 			submit(elected(g));
 		run_for(g, rng_below(&g->rng, 4 * ms_ns));
-		for (uint32_t i = 0; i < NODES; i++)
+		for (uint32_t i = 0; i < g->count; i++)
 			node_crash(&g->nodes[i]);
 		settle(g);
 	}
@@ -563,7 +600,7 @@ END_TEST
 START_TEST(test_laggard_fed_from_log)
 {
 	struct group *g = group_new(4, 32 << 10);
-	struct node *l = elected(g), *away = &g->nodes[l->id % NODES];
+	struct node *l = elected(g), *away = &g->nodes[l->id % g->count];
 
 	isolate(g, away, true);
 	for (int i = 0; i < 500; i++)
@@ -572,7 +609,7 @@ START_TEST(test_laggard_fed_from_log)
 	ck_assert_uint_eq(g->fate_counts[ACKNOWLEDGED], 500);
 	ck_assert_uint_lt(away->applied, 10);
 	settle(g);
-	for (uint32_t i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < g->count; i++)
 		g->reads += replica_counts(g->nodes[i].r)->fills_read;
 	ck_assert_uint_gt(g->reads, 10);
 	group_free(g);
@@ -595,7 +632,7 @@ START_TEST(test_log_is_trimmed)
 	struct group *g = group_new(9, 32 << 10);
 
 	g->keep_bytes = 0;
-	for (uint32_t i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < g->count; i++)
 		node_crash(&g->nodes[i]);
 	for (int round = 0; round < 6; round++) {
 		settle(g);
@@ -603,11 +640,11 @@ START_TEST(test_log_is_trimmed)
 		for (int i = 0; i < 8; i++)
 			submit(elected(g));
 		run_for(g, rng_below(&g->rng, 30 * ms_ns));
-		for (uint32_t i = 0; i < NODES; i++)
+		for (uint32_t i = 0; i < g->count; i++)
 			node_crash(&g->nodes[i]);
 	}
 	settle(g);
-	for (uint32_t i = 0; i < NODES; i++) {
+	for (uint32_t i = 0; i < g->count; i++) {
 		const struct wal_index *index = wal_index(replica_log(g->nodes[i].r));
 
 		ck_assert_uint_gt(index->base_index, 2000);
@@ -625,12 +662,12 @@ START_TEST(test_log_kept_for_laggards)
 	struct node *l, *away;
 
 	g->keep_bytes = 3 << 20;
-	for (uint32_t i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < g->count; i++)
 		node_crash(&g->nodes[i]);
 	settle(g);
 	submit_many(g, 1500);
 	l = elected(g);
-	away = &g->nodes[l->id % NODES];
+	away = &g->nodes[l->id % g->count];
 	ck_assert_uint_gt(wal_index(replica_log(l->r))->base_index, 0);
 	isolate(g, away, true);
 	submit_many(g, 400);
@@ -648,7 +685,7 @@ static uint64_t installed(const struct node *n)
 
 static bool nobody_has_the_log_for(const struct group *g, const struct node *away)
 {
-	for (uint32_t i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < g->count; i++)
 		if (&g->nodes[i] != away && wal_index(replica_log(g->nodes[i].r))->base_index <= away->applied)
 			return false;
 	return true;
@@ -657,7 +694,7 @@ static bool nobody_has_the_log_for(const struct group *g, const struct node *awa
 /* All begin with a log that is trimmed as soon as the table has it, and `away` needs what is gone. */
 static struct node *leave_behind(struct group *g)
 {
-	struct node *l = elected(g), *away = &g->nodes[l->id % NODES];
+	struct node *l = elected(g), *away = &g->nodes[l->id % g->count];
 
 	isolate(g, away, true);
 	/* What was on its way to it as it went may be held for it a while. */
@@ -675,7 +712,7 @@ static struct group *trimming_group(uint64_t seed, uint64_t rate)
 
 	g->keep_bytes = 0;
 	g->rate = rate;
-	for (uint32_t i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < g->count; i++)
 		node_crash(&g->nodes[i]);
 	settle(g);
 	return g;
@@ -735,7 +772,7 @@ static bool has_parts(void *ctx)
 {
 	struct group *g = ctx;
 
-	for (uint32_t i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < g->count; i++)
 		if (g->nodes[i].up && replica_counts(g->nodes[i].r)->parts_sent > 1)
 			return true;
 	return false;
@@ -814,7 +851,7 @@ START_TEST(test_snapshot_for_nobody)
 	uint64_t offered = 0;
 
 	run_for(g, 120000 * ms_ns);
-	for (uint32_t i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < g->count; i++)
 		if (&g->nodes[i] != away)
 			offered += replica_counts(g->nodes[i].r)->snapshots_offered;
 	ck_assert_uint_le(offered, 2);
@@ -917,7 +954,7 @@ END_TEST
 START_TEST(test_malformed)
 {
 	struct group *g = group_new(8, 1 << 20);
-	struct node *l = elected(g), *n = &g->nodes[l->id % NODES];
+	struct node *l = elected(g), *n = &g->nodes[l->id % g->count];
 	const struct raft_core *core = replica_core(n->r);
 	const struct replica_counts *counts = replica_counts(n->r);
 	uint64_t last = core->last_index, term = core->term;
@@ -964,7 +1001,7 @@ START_TEST(test_messages_that_wait)
 	enum { COUNT = 8, BYTES = 200000 };
 	static const uint8_t bytes[BYTES] = {BODY_COMMANDS};
 	struct group *g = group_new(10, 1 << 20);
-	struct node *l = elected(g), *n = &g->nodes[l->id % NODES];
+	struct node *l = elected(g), *n = &g->nodes[l->id % g->count];
 	const struct raft_core *core = replica_core(n->r);
 	struct raft_message m = {.type = RAFT_APPEND, .from = l->id, .to = n->id, .term = core->term};
 	struct replica_body bodies[COUNT];
@@ -1055,9 +1092,261 @@ START_TEST(test_close)
 }
 END_TEST
 
+/* ---- members, hand-over, reads ---- */
+
+struct changing {
+	struct replica_submit submit;
+	struct group *g;
+	int code;
+	bool done;
+};
+
+static void changed(struct replica_submit *s, int code)
+{
+	struct changing *c = CONTAINER_OF(s, struct changing, submit);
+
+	c->code = code;
+	c->done = true;
+	if (code == 0 && c->g->acknowledged_last < s->index)
+		c->g->acknowledged_last = s->index;
+}
+
+static bool is_changed(void *ctx)
+{
+	return ((struct changing *)ctx)->done;
+}
+
+static int change(struct group *g, enum raft_change change, uint64_t id)
+{
+	struct changing c = {.g = g, .submit = {.change = change, .member = id, .done = changed}};
+
+	ck_assert_int_eq(replica_submit(elected(g)->r, &c.submit), 0);
+	ck_assert(sim_run(g->sim, is_changed, &c, sim_now_ns(g->sim) + 60000 * ms_ns));
+	return c.code;
+}
+
+/* As an operator does: soon is not now. */
+static void change_surely(struct group *g, enum raft_change what, uint64_t id)
+{
+	int code = ERR_AGAIN;
+
+	for (int i = 0; i < 100 && (code == ERR_AGAIN || code == ERR_BUSY || code == ERR_CANCELED || code == ERR_NOT_LEADER); i++) {
+		code = change(g, what, id);
+		if (code == ERR_EXIST || code == ERR_NOENT)
+			code = 0; /* by an earlier try */
+		if (code)
+			run_for(g, 50 * ms_ns);
+	}
+	ck_assert_int_eq(code, 0);
+}
+
+/* A new member gets the table, as the log does not begin with the group; then the log; votes; and one of the old ones may go for good. */
+START_TEST(test_members)
+{
+	struct group *g = trimming_group(40, 0);
+	struct node *new, *old;
+	const struct raft_config *config;
+
+	while (wal_index(replica_log(elected(g)->r))->base_index == 0)
+		submit_many(g, 350);
+	new = node_add(g);
+	change_surely(g, RAFT_ADD_LEARNER, new->id);
+	ck_assert_int_eq(change(g, RAFT_ADD_LEARNER, new->id), ERR_EXIST);
+	settle(g);
+	ck_assert_uint_ge(installed(new), 1);
+	change_surely(g, RAFT_PROMOTE, new->id);
+	old = &g->nodes[elected(g)->id % FOUNDERS];
+	change_surely(g, RAFT_REMOVE, old->id);
+	node_crash(old);
+	old->gone = true;
+	submit_many(g, 50);
+	for (uint32_t i = 0; i < g->count; i++)
+		if (!g->nodes[i].gone)
+			node_crash(&g->nodes[i]);
+	settle(g);
+	config = &replica_core(elected(g)->r)->config;
+	ck_assert_uint_eq(config->count, FOUNDERS);
+	ck_assert_uint_eq(config->last_id, new->id);
+	isolate(g, elected(g), true); /* the new one's vote counts */
+	run_for(g, 3000 * ms_ns);
+	submit(elected(g));
+	run_for(g, 500 * ms_ns);
+	settle(g);
+	ck_assert_int_eq(change(g, RAFT_ADD_LEARNER, old->id), ERR_EXIST); /* an id is given once */
+	ck_assert_int_eq(change(g, RAFT_REMOVE, 77), ERR_NOENT);
+	ck_assert_int_eq(change(g, RAFT_REMOVE, elected(g)->id), ERR_BUSY);
+	group_free(g);
+}
+END_TEST
+
+struct handing {
+	bool done;
+	int code;
+};
+
+static void handed(void *ctx, int code)
+{
+	struct handing *h = ctx;
+
+	ck_assert(!h->done);
+	h->done = true;
+	h->code = code;
+}
+
+static bool is_handed(void *ctx)
+{
+	return ((struct handing *)ctx)->done;
+}
+
+static int hand_over(struct group *g, struct node *from, uint64_t to)
+{
+	struct handing h = {false, 0};
+
+	ck_assert_int_eq(replica_transfer(from->r, to, handed, &h), 0);
+	ck_assert_int_eq(replica_transfer(from->r, to, handed, &h), ERR_BUSY);
+	ck_assert(sim_run(g->sim, is_handed, &h, sim_now_ns(g->sim) + 60000 * ms_ns));
+	return h.code;
+}
+
+/* Leadership goes to who was named, under load; or stays, if that one does not answer. */
+START_TEST(test_hand_over)
+{
+	struct group *g = group_new(41, 1 << 20);
+	struct node *from, *to;
+
+	for (int i = 0; i < 5; i++) {
+		from = elected(g);
+		to = &g->nodes[from->id % g->count];
+		for (int k = 0; k < 20; k++)
+			submit(from);
+		ck_assert_int_eq(hand_over(g, from, to->id), 0);
+		ck_assert_ptr_eq(elected(g), to);
+		ck_assert_int_eq(from->role.role, RAFT_FOLLOWER);
+	}
+	from = elected(g);
+	ck_assert_int_eq(hand_over(g, from, from->id), ERR_EXIST);
+	ck_assert_int_eq(hand_over(g, from, 77), ERR_NOENT);
+	to = &g->nodes[from->id % g->count];
+	ck_assert_int_eq(hand_over(g, to, from->id), ERR_NOT_LEADER);
+	isolate(g, to, true);
+	ck_assert_int_eq(hand_over(g, from, to->id), ERR_TIMEDOUT);
+	ck_assert_ptr_eq(elected(g), from);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+struct reading {
+	struct replica_read read;
+	struct node *n;
+	uint64_t floor; /* known as committed when it was asked */
+	uint64_t *counts; /* of answers: served, refused, stopped */
+};
+
+static void read_done(struct replica_read *read, int code)
+{
+	struct reading *rd = CONTAINER_OF(read, struct reading, read);
+
+	if (code == 0) {
+		ck_assert_uint_ge(replica_applied(rd->n->r), rd->floor);
+		ck_assert_uint_ge(chain_of(replica_kv(rd->n->r)).index, rd->floor);
+	} else {
+		ck_assert(code == ERR_NOT_LEADER || code == ERR_AGAIN || code == ERR_STOPPED);
+	}
+	rd->counts[code == 0 ? 0 : code == ERR_STOPPED ? 2 : 1]++;
+	mem_free(rd);
+}
+
+static void read_rows(struct node *n)
+{
+	struct reading *rd = MEM_NEW(struct reading);
+
+	rd->n = n;
+	rd->floor = leads(n) ? replica_core(n->r)->commit : 0;
+	if (rd->floor < n->g->acknowledged_last)
+		rd->floor = n->g->acknowledged_last;
+	rd->counts = n->g->read_counts;
+	rd->read.done = read_done;
+	ck_assert_int_eq(replica_read(n->r, &rd->read), 0);
+}
+
+/* Reads see what was acknowledged; who leads no longer, and does not know it, answers none of them. */
+START_TEST(test_reads)
+{
+	struct group *g = group_new(42, 1 << 20);
+	struct node *old, *l;
+
+	for (int i = 0; i < 200; i++) {
+		submit(elected(g));
+		read_rows(elected(g));
+		run_for(g, ms_ns);
+	}
+	run_for(g, 1000 * ms_ns);
+	ck_assert_uint_eq(g->read_counts[0], 200);
+	old = elected(g);
+	sim_disk_slow(old->host, 20); /* what the others have is committed, and not applied here yet */
+	for (int i = 0; i < 100; i++) {
+		submit(old);
+		read_rows(old);
+		run_for(g, ms_ns);
+	}
+	sim_disk_slow(old->host, 1);
+	run_for(g, 1000 * ms_ns);
+	ck_assert_ptr_eq(elected(g), old);
+	ck_assert_uint_eq(g->read_counts[0], 300);
+	read_rows(&g->nodes[old->id % g->count]);
+	run_for(g, 10 * ms_ns);
+	ck_assert_uint_eq(g->read_counts[1], 1);
+	isolate(g, old, true);
+	for (int i = 0; i < 5000 && !(leader(g) != old && has_leader(g)); i++) {
+		if (leads(old))
+			read_rows(old);
+		run_for(g, ms_ns);
+	}
+	l = elected(g);
+	ck_assert_ptr_ne(l, old);
+	ck_assert_uint_eq(g->read_counts[0], 300);
+	submit(l);
+	run_for(g, 300 * ms_ns);
+	read_rows(l);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_uint_eq(g->read_counts[0], 301);
+	ck_assert_uint_gt(g->read_counts[1], 10); /* it stepped down, and all were told */
+	read_rows(l);
+	replica_close(l->r, on_closed, l);
+	ck_assert(sim_run(g->sim, is_closed, g, sim_now_ns(g->sim) + 10000 * ms_ns));
+	ck_assert_uint_eq(g->read_counts[2], 1);
+	node_open(l);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* What was submitted may be withdrawn, taken or not; nobody is told of it then. */
+START_TEST(test_withdraw)
+{
+	struct group *g = group_new(43, 1 << 20);
+	struct changing c = {.g = g, .submit = {.data = slice_of(members.members, 8), .done = changed}};
+	struct node *old = elected(g);
+
+	ck_assert_int_eq(replica_submit(old->r, &c.submit), 0);
+	replica_withdraw(old->r, &c.submit);
+	isolate(g, old, true);
+	ck_assert_int_eq(replica_submit(old->r, &c.submit), 0);
+	run_for(g, 20 * ms_ns);
+	ck_assert_uint_gt(c.submit.index, 0);
+	replica_withdraw(old->r, &c.submit);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_int_eq(old->role.role == RAFT_LEADER, 0);
+	settle(g);
+	ck_assert(!c.done);
+	group_free(g);
+}
+END_TEST
+
 static void fault(struct group *g)
 {
-	struct node *n = &g->nodes[rng_below(&g->rng, NODES)];
+	struct node *n = &g->nodes[rng_below(&g->rng, g->count)];
 
 	switch (rng_below(&g->rng, 6)) {
 	case 0:
@@ -1069,7 +1358,7 @@ static void fault(struct group *g)
 		isolate(g, n, true);
 		break;
 	case 3:
-		g->cut[n->id - 1][rng_below(&g->rng, NODES)] = true;
+		g->cut[n->id - 1][rng_below(&g->rng, g->count)] = true;
 		break;
 	case 4:
 		memset(g->cut, 0, sizeof(g->cut));
@@ -1079,6 +1368,19 @@ static void fault(struct group *g)
 			isolate(g, leader(g), true);
 		break;
 	}
+}
+
+static void handed_on(void *ctx, int code)
+{
+	(void)ctx;
+	ck_assert(code == 0 || code == ERR_TIMEDOUT || code == ERR_NOT_LEADER || code == ERR_EXIST || code == ERR_AGAIN);
+}
+
+static void hand_on(struct node *n)
+{
+	int code = replica_transfer(n->r, rng_between(&n->g->rng, 1, n->g->count), handed_on, n);
+
+	ck_assert(code == 0 || code == ERR_BUSY);
 }
 
 static void history(uint64_t seed)
@@ -1091,10 +1393,14 @@ static void history(uint64_t seed)
 		g->loss = (uint32_t)rng_below(&g->rng, 100);
 		g->twice = (uint32_t)rng_below(&g->rng, 100);
 		for (int step = 0; step < 60; step++) {
-			struct node *n = &g->nodes[rng_below(&g->rng, NODES)];
+			struct node *n = &g->nodes[rng_below(&g->rng, g->count)];
 
 			for (uint64_t i = rng_below(&g->rng, 8); leads(n) && i > 0; i--)
 				submit(n);
+			if (n->up && rng_chance(&g->rng, 1, 4))
+				read_rows(n);
+			if (leads(n) && rng_chance(&g->rng, 1, 30))
+				hand_on(n);
 			if (rng_chance(&g->rng, 1, 8))
 				fault(g);
 			if (rng_chance(&g->rng, 1, 4) && !n->up)
@@ -1126,4 +1432,5 @@ UNIT_MAIN("replica_sim", test_replicates, test_follower_refuses, test_founding_a
 	test_laggard_fed_from_log, test_log_is_trimmed, test_log_kept_for_laggards, test_snapshot_for_laggard,
 	test_snapshot_crashes, test_snapshot_of_dead_leader, test_snapshot_rate, test_snapshot_not_believed,
 	test_snapshot_for_nobody, test_snapshot_ends_submits, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
-	test_malformed, test_messages_that_wait, test_founding_after_a_vote, test_close, test_histories)
+	test_malformed, test_messages_that_wait, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_reads, test_withdraw,
+	test_histories)
