@@ -197,7 +197,7 @@ static void op_rmdir(fuse_req_t fuse, fuse_ino_t dir, const char *name)
 
 static void answer_rename(struct mount_req *r)
 {
-	if (mount__failure(r) && r->writer && r->writer->hidden_dir)
+	if (mount__failure(r) && r->hid)
 		mount__writer_named(r->mount, r->writer);
 	mount__req_error(r, mount__failure(r));
 }
@@ -217,6 +217,7 @@ static void replaced_kept(struct mount_req *r)
 		pthread_mutex_lock(&m->lock);
 		r->writer->hidden_dir = r->inode;
 		pthread_mutex_unlock(&m->lock);
+		r->hid = true;
 	}
 	rename_now(r);
 }

@@ -120,6 +120,7 @@ struct mount_req {
 	char *name;                          /* unlink, rename: in directory `inode` */
 	uint64_t from_dir;                   /* rename: what is to get that name */
 	char *from_name;
+	bool hid;                            /* rename: it gave the file that it replaces its other name */
 	bool plus;                           /* listings: with attributes */
 	struct cr_df df;
 	struct mount_dir *dir;
