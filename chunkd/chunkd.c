@@ -3,7 +3,8 @@
  * The daemon put together: disks, a pool of buffers, a server, the registration with metad.
  *
  * Stopping, in this order, each step when the one before has ended: drops and inventory; goodbye to metad; /metrics; the server (requests
- * under way are answered); repairs; probes; gets still waiting for the disk; the disks (open uploads end, the index is synced); memory.
+ * under way are answered); repairs; gets still waiting for the disk; of each disk its probe, and then the disk (open uploads end, the index is
+ * synced); memory. What a disk was given cannot be taken back: of one that hangs all this waits, until the owner ends the process.
  */
 #include "chunkd/chunkd.h"
 
@@ -257,23 +258,28 @@ static void disk_closed(void *ctx)
 	stopped(stopped_ctx);
 }
 
+static void disk_quiet(void *ctx, struct disk *disk)
+{
+	struct chunkd *ch = ctx;
+
+	for (size_t i = 0; i < ch->disk_count; i++)
+		if (ch->disks[i] == disk)
+			ch->disks[i] = NULL;
+	disk_close(disk, disk_closed, ch);
+}
+
+/* Each disk by itself: one that hangs keeps no other from a clean end. */
 void daemon_idle(struct chunkd *ch)
 {
 	if (!ch->stopping || !ch->server_closed || ch->gets)
 		return;
 	ch->disks_open = ch->disk_count + 1;
-	for (size_t i = 0; i < ch->disk_count; i++)
-		disk_close(ch->disks[i], disk_closed, ch);
+	if (ch->probes)
+		probes_close(ch->probes, disk_quiet, ch);
+	else
+		for (size_t i = 0; i < ch->disk_count; i++)
+			disk_quiet(ch, ch->disks[i]);
 	disk_closed(ch);
-}
-
-static void probes_closed(void *ctx)
-{
-	struct chunkd *ch = ctx;
-
-	ch->probes = NULL;
-	ch->server_closed = true;
-	daemon_idle(ch);
 }
 
 static void repairs_closed(void *ctx)
@@ -281,10 +287,8 @@ static void repairs_closed(void *ctx)
 	struct chunkd *ch = ctx;
 
 	ch->repairs = NULL;
-	if (ch->probes)
-		probes_close(ch->probes, probes_closed, ch);
-	else
-		probes_closed(ch);
+	ch->server_closed = true;
+	daemon_idle(ch);
 }
 
 static void server_closed(void *ctx)
@@ -324,6 +328,21 @@ static void drops_closed(void *ctx)
 	struct chunkd *ch = ctx;
 
 	inventory_close(ch->inventory, inventory_closed, ch);
+}
+
+void chunkd_waits_for(const struct chunkd *ch, char *text, size_t text_bytes)
+{
+	text[0] = 0;
+	for (size_t i = 0; i < ch->disk_count; i++) {
+		const struct disk *d = ch->disks[i];
+
+		if (!d || (sched_depth(&d->sched) == 0 && !d->identity.busy && !(ch->probes && probes_writing(ch->probes, d))))
+			continue;
+		snprintf(text, text_bytes, "%s does not end what it was given", d->dir);
+		return;
+	}
+	if (ch->disks_open)
+		snprintf(text, text_bytes, "%zu disks are not closed yet", ch->disks_open);
 }
 
 void chunkd_stop(struct chunkd *ch, void (*stopped)(void *ctx), void *ctx)

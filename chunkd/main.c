@@ -67,6 +67,11 @@ static void stop(struct daemon *d, void (*stopped)(void *ctx), void *ctx)
 	chunkd_stop(program_of(d)->server, stopped, ctx);
 }
 
+static void waits_for(struct daemon *d, char *text, size_t text_bytes)
+{
+	chunkd_waits_for(program_of(d)->server, text, text_bytes);
+}
+
 /* ---- --rebuild-index ---- */
 
 static void on_rebuilt(void *ctx, int code, const char *text)
@@ -131,7 +136,15 @@ static int run(struct daemon *d, struct err *err)
 }
 
 static const struct daemon_program program = {
-	.parse = parse, .fini = fini, .run = run, .start = start, .address = address, .metrics = metrics, .stop = stop};
+	.parse = parse,
+	.fini = fini,
+	.run = run,
+	.start = start,
+	.address = address,
+	.metrics = metrics,
+	.stop = stop,
+	.waits_for = waits_for,
+};
 
 int main(int argc, char **argv)
 {

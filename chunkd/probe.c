@@ -13,6 +13,7 @@ struct probe {
 	struct iovec iov;
 	uint64_t began_ns;
 	uint64_t wrong_ns; /* since then each went wrong; 0: the last one was good */
+	bool closed;
 };
 
 struct probes {
@@ -24,8 +25,9 @@ struct probes {
 	uint8_t bytes[PROBE_BYTES];
 	struct probe *each; /* one a disk */
 	bool closing;
-	void (*closed)(void *ctx);
-	void *closed_ctx;
+	size_t open; /* of each */
+	void (*quiet)(void *ctx, struct disk *disk);
+	void *quiet_ctx;
 };
 
 static void on_timer(struct io_op *op);
@@ -37,19 +39,35 @@ static void set_timer(struct probes *p, uint64_t at_ns)
 	io_submit(p->ch->io, &p->timer);
 }
 
-static void maybe_closed(struct probes *p)
+/* The last one may free the server. */
+static void close_one(struct probe *probe)
 {
-	void (*closed)(void *ctx) = p->closed;
-	void *ctx = p->closed_ctx;
-	bool busy = io_pending(&p->timer);
+	struct probes *p = probe->all;
+	void (*quiet)(void *ctx, struct disk *disk) = p->quiet;
+	void *ctx = p->quiet_ctx;
+	struct disk *disk = probe->disk;
 
-	for (size_t i = 0; i < p->ch->disk_count; i++)
-		busy = busy || io_pending(&p->each[i].op);
-	if (!p->closing || busy)
+	probe->closed = true;
+	if (--p->open == 0) {
+		p->ch->probes = NULL;
+		mem_free(p->each);
+		mem_free(p);
+	}
+	quiet(ctx, disk);
+}
+
+static void close_quiet(struct probes *p)
+{
+	size_t count = p->ch->disk_count, left = p->open;
+
+	if (!p->closing || io_pending(&p->timer))
 		return;
-	mem_free(p->each);
-	mem_free(p);
-	closed(ctx);
+	for (size_t i = 0; i < count && left > 0; i++) {
+		if (p->each[i].closed || io_pending(&p->each[i].op))
+			continue;
+		left--;
+		close_one(&p->each[i]);
+	}
 }
 
 static void fail(struct probe *probe, int code, const char *what)
@@ -76,7 +94,7 @@ static void on_written(struct io_op *op)
 		probe->wrong_ns = probe->began_ns;
 	else if (probe->began_ns - probe->wrong_ns >= PROBE_GONE_MS * MS_NS)
 		fail(probe, (int)op->result, "small writes, to see whether it is there, failed for a while");
-	maybe_closed(probe->all);
+	close_quiet(probe->all);
 }
 
 /* If it was we who stood still (stopped, a machine that paused), that time says nothing of a disk. */
@@ -112,7 +130,7 @@ static void on_timer(struct io_op *op)
 	uint64_t now_ns = io_now_ns(p->ch->io);
 
 	if (p->closing) {
-		maybe_closed(p);
+		close_quiet(p);
 		return;
 	}
 	if (p->sooner) {
@@ -150,11 +168,20 @@ struct probes *probes_new(struct chunkd *ch)
 	return p;
 }
 
-void probes_close(struct probes *p, void (*closed)(void *ctx), void *ctx)
+bool probes_writing(const struct probes *p, const struct disk *disk)
+{
+	for (size_t i = 0; i < p->ch->disk_count; i++)
+		if (p->each[i].disk == disk && io_pending(&p->each[i].op))
+			return true;
+	return false;
+}
+
+void probes_close(struct probes *p, void (*quiet)(void *ctx, struct disk *disk), void *ctx)
 {
 	p->closing = true;
-	p->closed = closed;
-	p->closed_ctx = ctx;
+	p->open = p->ch->disk_count;
+	p->quiet = quiet;
+	p->quiet_ctx = ctx;
 	io_cancel(p->ch->io, &p->timer);
-	maybe_closed(p);
+	close_quiet(p);
 }

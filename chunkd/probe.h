@@ -33,7 +33,9 @@ bool probe_says_gone(uint64_t waited_ms, bool others_answer);
 struct probes *probes_new(struct chunkd *chunkd);
 /* Something was wrong with a read. */
 void probes_soon(struct probes *probes);
-/* Waits for what is being written. `closed` is called from inside if that is nothing. */
-void probes_close(struct probes *probes, void (*closed)(void *ctx), void *ctx);
+/* Frees. Once for each disk, when nothing is being written to it any more, perhaps from inside: quiet. */
+void probes_close(struct probes *probes, void (*quiet)(void *ctx, struct disk *disk), void *ctx);
+/* A write to it is under way. */
+bool probes_writing(const struct probes *probes, const struct disk *disk);
 
 #endif

@@ -88,6 +88,7 @@ static int announce(struct daemon *d, struct err *err)
 
 static int stop(struct daemon *d, struct err *err)
 {
+	char waits_for[PATH_ROOM] = "";
 	int rc = 0;
 
 	log_line(&d->log, LOG_INFO, "stopping", "exit=%d", d->exit_code);
@@ -97,9 +98,12 @@ static int stop(struct daemon *d, struct err *err)
 	io_submit(d->io, &d->deadline);
 	if (!d->stopped)
 		rc = io_run(d->io);
+	if (!d->stopped && d->program->waits_for)
+		d->program->waits_for(d, waits_for, sizeof(waits_for));
 	if (rc < 0 || !d->stopped)
 		return err_set(err, rc < 0 ? rc : ERR_TIMEDOUT,
-			"not everything could be stopped in time; the next start recovers");
+			"not everything could be stopped in %d s%s%.300s; the next start recovers", STOP_MS / 1000,
+			waits_for[0] ? ": " : "", waits_for);
 	log_line(&d->log, LOG_INFO, "stopped", "exit=%d", d->exit_code);
 	return 0;
 }

@@ -4,8 +4,9 @@
  * says "ready" and writes DIR/address (and DIR/metrics) once the server serves; SIGTERM and SIGINT stop it cleanly, within a deadline. A
  * service manager hears READY, STOPPING and the watchdog (daemon_notify.h).
  *
- * Exit codes: 0 stopped by a signal, 1 failed, 2 wrong usage (ERR_INVAL). A failure to start is one line on stderr that
- * names cause and next step; a failure while serving is a line of the log.
+ * Exit codes: 0 stopped by a signal, 1 failed, or not stopped in time, 2 wrong usage (ERR_INVAL). A failure to start, and a stop that took
+ * too long, is one line on stderr that names cause and next step; a failure while serving is a line of the log. (What the kernel was given for a
+ * disk that hangs keeps the process from vanishing until the disk answers, though it has ended.)
  *
  * A program embeds struct daemon in a struct of its own and finds that again with CONTAINER_OF.
  */
@@ -29,6 +30,8 @@ struct daemon_program {
 	struct io_addr (*address)(struct daemon *d);
 	struct io_addr (*metrics)(struct daemon *d); /* of /metrics; family 0: none */
 	void (*stop)(struct daemon *d, void (*stopped)(void *ctx), void *ctx);
+	/* NULL, or: of a stop whose time is over, what it waits for, in a few words. */
+	void (*waits_for)(struct daemon *d, char *text, size_t text_bytes);
 };
 
 struct daemon {

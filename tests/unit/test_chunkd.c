@@ -542,6 +542,53 @@ START_TEST(test_pause_is_not_of_the_disk)
 }
 END_TEST
 
+static void set(void *ctx)
+{
+	*(bool *)ctx = true;
+}
+
+static bool is_set(void *ctx)
+{
+	return *(bool *)ctx;
+}
+
+static bool run_until(bool *flag, uint64_t seconds)
+{
+	return sim_run(b->m.sim, is_set, flag, sim_now_ns(b->m.sim) + seconds * 1000000000);
+}
+
+/* A stop waits for a disk that hangs and says for which; the other one is closed, and can be opened, and nothing is acknowledged. */
+START_TEST(test_stop_with_a_disk_that_hangs)
+{
+	static const char *const two[] = {"/disk", "/other"};
+	struct disk_options other = {.dir = "/other", .cluster = metad_bed_cluster, .backend = &kv_mem, .log = &b->m.log};
+	struct err err = {0};
+	bool stopped = false, closed = false;
+	struct disk *disk;
+	char text[200];
+
+	bed_open(17);
+	stop_chunkd();
+	ck_assert_int_eq(io_mkdir(b->host, "/other", 0755), 0);
+	ck_assert_int_eq(try_start((const char *)b->m.options.secret, two, 2, &err), 0);
+	wait_registered();
+	sim_dir_stall(b->host, "/disk", 100ull * 1000000000);
+	metad_bed_silence(&b->m, 20 * 1000); /* a small write, to see whether it is there */
+	chunkd_stop(b->chunkd, set, &stopped);
+	ck_assert(!run_until(&stopped, 30));
+	chunkd_waits_for(b->chunkd, text, sizeof(text));
+	ck_assert_str_eq(text, "/disk does not end what it was given");
+	other.pool = bufpool_new(b->host, 1 << 20);
+	ck_assert_msg(disk_open(b->host, &other, &disk, &err) == 0, "%s", err.text);
+	disk_close(disk, set, &closed);
+	ck_assert(run_until(&closed, 30));
+	bufpool_free(other.pool);
+	ck_assert(!stopped && run_until(&stopped, 200));
+	start_chunkd((const char *)b->m.options.secret);
+	bed_close();
+}
+END_TEST
+
 /* What a reader finds does not wait for the next look. */
 START_TEST(test_unreadable_disk_is_looked_at)
 {
@@ -647,6 +694,7 @@ UNIT_MAIN("chunkd", test_put_get_lists_stat_receipt, test_tokens, test_requests_
 	test_metad_comes_and_goes, test_crash_of_the_host, test_odd_numbers, test_no_space_for_the_superblock,
 	test_superblock_that_cannot_be_written_is_told, test_idle_disk_that_is_gone,
 	test_idle_disk_that_does_not_answer, test_idle_disks_that_do_not_answer, test_one_of_two_does_not_answer,
+	test_stop_with_a_disk_that_hangs,
 	test_second_of_two_does_not_answer, test_pause_is_not_of_the_disk,
 	test_hung_disk_registers_again, test_slow_superblocks, test_superblock_is_overtaken, test_unreadable_disk_is_looked_at,
 	test_one_bad_disk_of_two, test_disk_that_went_bad, test_disk_named_twice, test_wrong_secret_is_said)
