@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "common/base/limits.h"
 #include "common/io/io.h"
 
 enum sched_class { SCHED_FOREGROUND, SCHED_REPAIR, SCHED_SCRUB, SCHED_BALANCE, SCHED_CLASSES };
@@ -22,6 +23,8 @@ enum {
 	SCHED_QUEUE =
 		4096, /* waiting: beyond it new requests are refused (memory is bounded by the buffers they hold) */
 };
+
+_Static_assert(SCHED_DEPTH + 16 <= LIMIT_DISK_IOS, "with its log, its probe and its syncs a disk that hangs leaves the others theirs");
 
 struct sched {
 	struct io *io;

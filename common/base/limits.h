@@ -70,6 +70,9 @@ enum {
 	LIMIT_MOUNT_DIR_ENTRIES = 256,      /* of one page of a listing: 85 KiB */
 	LIMIT_MOUNT_LINGER_MS = 10 * 1000,  /* how long files that are still open hold up an unmount by signal */
 
+	/* disks that hang: what one holds in the kernel must leave room for the others of its server */
+	LIMIT_DISK_IOS = 80,                /* reads, writes and syncs of one disk: its queue (64), a log's two writes, a probe, segments' syncs */
+
 	/* chunk servers */
 	LIMIT_TOKEN_LIFE_MS = 30 * 60 * 1000,
 	LIMIT_TRAILER_BYTES = 512 << 10,    /* 64 MiB chunk of 10-4 with all lists is 192 KiB */

@@ -4,6 +4,9 @@
  * file system does not hold up encoding. Threads start when first needed and live until the pool is freed. Results go
  * back through the loop.
  *
+ * A call to a disk that hangs holds its thread, for ever if need be. So a lane for such calls may have as many threads as all disks of a
+ * server can hold: who comes finds one that is idle, or is given one.
+ *
  * op->slot[1] says whether a worker has begun; it is guarded by the lane's lock, which is all that a withdrawal
  * needs.
  */
@@ -15,7 +18,7 @@
 #include "common/io/io_real.h"
 
 enum { IO_POOL_QUEUED = 1, IO_POOL_RUNNING = 2 };
-enum { IO_POOL_THREADS_MAX = 4 };
+enum { IO_POOL_CPU_THREADS_MAX = 4 };
 
 struct io_lane_queue {
 	struct io_pool *pool;
@@ -25,7 +28,8 @@ struct io_lane_queue {
 	size_t queued;
 	bool is_quitting;
 	uint32_t threads, idle, threads_max;
-	pthread_t ids[IO_POOL_THREADS_MAX];
+	pthread_t *ids;
+	uint32_t id_cap;
 };
 
 struct io_pool {
@@ -39,7 +43,7 @@ static uint32_t io_pool_cpu_threads(void)
 
 	if (cores < 1)
 		return 1;
-	return cores < IO_POOL_THREADS_MAX ? (uint32_t)cores : IO_POOL_THREADS_MAX;
+	return cores < IO_POOL_CPU_THREADS_MAX ? (uint32_t)cores : IO_POOL_CPU_THREADS_MAX;
 }
 
 struct io_pool *io_pool_new(struct io_real *owner)
@@ -58,7 +62,7 @@ struct io_pool *io_pool_new(struct io_real *owner)
 	pool->lanes[IO_LANE_CPU].threads_max = io_pool_cpu_threads();
 	pool->lanes[IO_LANE_FILE].threads_max = 2;
 	pool->lanes[IO_LANE_KV].threads_max = 1;
-	pool->lanes[IO_LANE_DISK].threads_max = IO_POOL_THREADS_MAX;
+	pool->lanes[IO_LANE_DISK].threads_max = IO_DISK_WORKERS;
 	return pool;
 }
 
@@ -74,6 +78,7 @@ void io_pool_free(struct io_pool *pool)
 		pthread_mutex_unlock(&lane->lock);
 		for (uint32_t t = 0; t < lane->threads; t++)
 			pthread_join(lane->ids[t], NULL);
+		mem_free(lane->ids);
 		pthread_cond_destroy(&lane->wanted);
 		pthread_mutex_destroy(&lane->lock);
 	}
@@ -123,6 +128,10 @@ static int io_pool_start_thread(struct io_lane_queue *lane)
 	sigset_t all, saved;
 	int rc;
 
+	if (lane->threads == lane->id_cap) {
+		lane->id_cap = lane->id_cap ? 2 * lane->id_cap : 4;
+		lane->ids = mem_realloc(lane->ids, lane->id_cap * sizeof(*lane->ids));
+	}
 	sigfillset(&all);
 	CHECK(pthread_sigmask(SIG_SETMASK, &all, &saved) == 0);
 	rc = pthread_create(&lane->ids[lane->threads], NULL, io_pool_work, lane);

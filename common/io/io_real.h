@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include "common/base/limits.h"
 #include "common/io/io_backend.h"
 #include "common/io/io_heap.h"
 
@@ -126,9 +127,10 @@ uint64_t io_slow_delay_ns(struct io_slow *slow, const struct io_op *op, uint64_t
 /* ---- workers (io_offload.c) ---- */
 
 enum {
-	IO_LANE_DISK = IO_LANE_KV + 1,
-	IO_LANE_COUNT
-}; /* epoll's file operations: apart, not to wait behind long calls */
+	IO_LANE_DISK = IO_LANE_KV + 1, /* epoll's file operations: apart, not to wait behind long calls */
+	IO_LANE_COUNT,
+	IO_DISK_WORKERS = LIMIT_DISKS_PER_SERVER * LIMIT_DISK_IOS, /* at most, for operations on files that block */
+};
 
 struct io_pool *io_pool_new(struct io_real *owner);
 void io_pool_free(struct io_pool *pool);

@@ -14,7 +14,8 @@
  * `pending` again with its progress, unless a cancel was asked for.
  *
  * Failure modes: a full submission queue is flushed and filled on; what still does not fit waits a turn. Memory that
- * may not be pinned (RLIMIT_MEMLOCK) is used unregistered.
+ * may not be pinned (RLIMIT_MEMLOCK) is used unregistered. What would block goes to threads of the kernel's, which all files of a
+ * ring share: their bound, 4 a CPU if nothing is said, is set such that disks that hang leave enough for those that do not.
  */
 #include <errno.h>
 #include <limits.h>
@@ -647,6 +648,7 @@ static int uring_check_kernel(struct io_uring *ring)
 int io_uring_new(struct io **ret_io, struct err *err)
 {
 	struct uring *u = MEM_NEW(struct uring);
+	unsigned workers[2] = {IO_DISK_WORKERS, 0}; /* for files; 0: for others as it is */
 	int rc;
 
 	rc = uring_setup(&u->ring);
@@ -667,6 +669,7 @@ int io_uring_new(struct io **ret_io, struct err *err)
 		return rc;
 	}
 	list_init(&u->cancels);
+	(void)io_uring_register_iowq_max_workers(&u->ring, workers); /* a kernel before 5.15: one hung disk may hold up others */
 	u->polls_first = u->ring.flags & IORING_SETUP_DEFER_TASKRUN;
 	if (io_uring_register_buffers_sparse(&u->ring, URING_BUFFERS_MAX) == 0) {
 		for (uint32_t i = 0; i < URING_BUFFERS_MAX; i++)

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* io: the contract of the loop, the same for every back end: an example, cancels, timers, offload, posts, hooks. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/io_uring.h>
 #include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -205,6 +210,100 @@ IO_TEST(test_offload_cancel)
 		ck_assert(works[i].o.op.result == 0 || works[i].o.op.result == ERR_CANCELED);
 	}
 }
+
+/* ---- operations that hang ---- */
+
+/* A page whose readers hang until it is let go; NULL where the kernel does not let us make one. */
+static void *hung_page(int *ret_fd)
+{
+	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_register reg = {.range.len = 4096, .mode = UFFDIO_REGISTER_MODE_MISSING};
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(page, MAP_FAILED);
+	reg.range.start = (uintptr_t)page;
+	*ret_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (*ret_fd >= 0 && ioctl(*ret_fd, UFFDIO_API, &api) == 0 && ioctl(*ret_fd, UFFDIO_REGISTER, &reg) == 0)
+		return page;
+	printf("SKIP: no userfaultfd\n");
+	munmap(page, 4096);
+	return NULL;
+}
+
+static void hung_page_let_go(void *page, int fd)
+{
+	struct uffdio_zeropage zero = {.range = {(uintptr_t)page, 4096}};
+
+	ck_assert_int_eq(ioctl(fd, UFFDIO_ZEROPAGE, &zero), 0);
+	close(fd);
+}
+
+/* As many writes as a disk may have, all hanging: a file elsewhere is written all the same. */
+START_TEST(test_hung_writes_epoll)
+{
+	static struct world_op hung[LIMIT_DISK_IOS];
+	struct world w;
+	struct world_op write = {0};
+	char path[128];
+	int uffd, fd, other_fd;
+	void *page = hung_page(&uffd);
+
+	if (!page)
+		return;
+	world_open(&w, "epoll");
+	snprintf(path, sizeof(path), "%s/file", w.dir);
+	ck_assert_int_eq(io_open(w.io, path, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd), 0);
+	snprintf(path, sizeof(path), "%s/other", w.dir);
+	ck_assert_int_eq(io_open(w.io, path, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &other_fd), 0);
+	for (int i = 0; i < LIMIT_DISK_IOS; i++) {
+		hung[i] = (struct world_op){.iov = {{page, 1}}};
+		io_prep_write(&hung[i].op, fd, hung[i].iov, 1, (uint64_t)i, 0, world_done);
+		world_submit(&w, &hung[i]);
+	}
+	write.iov[0] = (struct iovec){path, 1};
+	io_prep_write(&write.op, other_fd, write.iov, 1, 0, 0, world_done);
+	world_submit(&w, &write);
+	WORLD_WAIT(&w, &write);
+	ck_assert_int_eq(write.op.result, 1);
+	ck_assert_int_eq(hung[0].done_count, 0);
+	hung_page_let_go(page, uffd);
+	for (int i = 0; i < LIMIT_DISK_IOS; i++)
+		WORLD_WAIT(&w, &hung[i]);
+	munmap(page, 4096);
+	io_close(w.io, fd);
+	io_close(w.io, other_fd);
+	world_close(&w);
+}
+END_TEST
+
+/* The kernel's threads for files that block: all disks of a server may hang but one. */
+START_TEST(test_uring_workers)
+{
+	struct world w;
+	struct world_op tick = {0};
+	unsigned workers[2] = {0, 0};
+	char path[64], name[64];
+
+	world_open(&w, "uring");
+	if (!w.io)
+		return;
+	world_timer(&w, &tick, 0); /* the ring is bound to its thread by then */
+	WORLD_WAIT(&w, &tick);
+	for (int fd = 3; fd < 64; fd++) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, name, sizeof(name) - 1);
+		if (n < 0)
+			continue;
+		name[n] = 0;
+		if (!strcmp(name, "anon_inode:[io_uring]"))
+			ck_assert_int_eq(syscall(SYS_io_uring_register, fd, IORING_REGISTER_IOWQ_MAX_WORKERS, workers, 2), 0);
+	}
+	ck_assert_uint_eq(workers[0], LIMIT_DISKS_PER_SERVER * LIMIT_DISK_IOS);
+	world_close(&w);
+}
+END_TEST
 
 /* ---- posts ---- */
 
@@ -471,5 +570,5 @@ END_TEST
 
 UNIT_MAIN("io", IO_TESTS(test_echo), IO_TESTS(test_cancel), IO_TESTS(test_timers_in_order),
 	IO_TESTS(test_resubmit_in_done), IO_TESTS(test_offload), IO_TESTS(test_offload_cancel), IO_TESTS(test_post),
-	IO_TESTS(test_post_wakes_sleeper), IO_TESTS(test_turn_hooks), IO_TESTS(test_clock_and_random),
+	test_hung_writes_epoll, test_uring_workers, IO_TESTS(test_post_wakes_sleeper), IO_TESTS(test_turn_hooks), IO_TESTS(test_clock_and_random),
 	test_stop_on_signal_uring, test_stop_on_signal_epoll, test_backend_from_environment, test_auto_without_uring)
