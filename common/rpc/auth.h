@@ -13,7 +13,7 @@
 
 enum { AUTH_SECRET_BYTES = 32, AUTH_SALT_BYTES = 16 };
 
-/* label "token" or "receipt"; salt AUTH_SALT_BYTES, else ERR_FORMAT */
+/* label "token", "receipt" or "raft"; salt AUTH_SALT_BYTES, else ERR_FORMAT */
 int auth_derive(const uint8_t secret[AUTH_SECRET_BYTES], const char *label, struct slice salt, uint8_t ret_key[32]);
 /* MAC over the cluster and all fields of the request but `auth`. */
 void auth_register(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t cluster[16], const Craton__RegisterRequest *request,

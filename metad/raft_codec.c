@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "metad/raft_codec.h"
+
+#include <string.h>
+#include "common/base/check.h"
+#include "common/base/cursor.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/rpc/auth.h"
+
+enum { TYPE_ASK = 32, TYPE_PART = 33 };
+
+void raft_codec_init(struct raft_codec *codec, const struct uuid *cluster, const uint8_t secret[32])
+{
+	uint8_t key[HMAC_KEY_BYTES];
+
+	codec->cluster = *cluster;
+	CHECK(auth_derive(secret, "raft", slice_of(cluster->bytes, sizeof(cluster->bytes)), key) == 0);
+	hmac_key_init(&codec->key, key);
+}
+
+void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to, struct slice letter, uint8_t ret_mac[HMAC_BYTES])
+{
+	struct hmac h = {codec->key.inner, codec->key.outer};
+	uint8_t head[4 + 16 + 8 + 8];
+	struct wcursor w;
+
+	wcursor_init(&w, head, sizeof(head));
+	wcursor_u32(&w, RAFT_CODEC_VERSION);
+	wcursor_bytes(&w, codec->cluster.bytes, sizeof(codec->cluster.bytes));
+	wcursor_u64(&w, from);
+	wcursor_u64(&w, to);
+	CHECK(!w.failed);
+	hmac_update(&h, head, w.len);
+	hmac_update(&h, letter.data, letter.len);
+	hmac_fini(&h, ret_mac);
+}
+
+/* ---- pack ---- */
+
+/* A letter's messages, all of which may be there. */
+struct packing {
+	Craton__RaftLetter letter;
+	Craton__RaftVote vote;
+	Craton__RaftVoted voted;
+	Craton__RaftAppend append;
+	Craton__RaftAppended appended;
+	Craton__RaftSnapshot snapshot;
+	Craton__RaftAsk ask;
+	Craton__RaftPart part;
+	Craton__RaftConfig config;
+	Craton__RaftMember members[RAFT_MEMBERS_MAX], *member_list[RAFT_MEMBERS_MAX];
+	Craton__RaftRun runs[RAFT_MESSAGE_RUNS_MAX], *run_list[RAFT_MESSAGE_RUNS_MAX];
+	ProtobufCBinaryData bodies[REPLICA_BODIES_MAX];
+};
+
+static ProtobufCBinaryData bytes_of(const void *data, size_t len)
+{
+	return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)data};
+}
+
+static Craton__RaftConfig *pack_config(struct packing *p, const struct raft_config *config)
+{
+	craton__raft_config__init(&p->config);
+	p->config.index = config->index;
+	p->config.last_id = config->last_id;
+	for (uint32_t i = 0; i < config->count; i++) {
+		craton__raft_member__init(&p->members[i]);
+		p->members[i].id = config->members[i].id;
+		p->members[i].voter = config->members[i].voter;
+		p->member_list[i] = &p->members[i];
+	}
+	p->config.n_members = config->count;
+	p->config.members = p->member_list;
+	return &p->config;
+}
+
+static void pack_append(struct packing *p, const struct raft_letter *l)
+{
+	const struct raft_message *m = &l->message;
+
+	craton__raft_append__init(&p->append);
+	p->letter.append = &p->append;
+	p->append.prev_index = m->append.prev_index;
+	p->append.prev_term = m->append.prev_term;
+	p->append.commit = m->append.commit;
+	p->append.last = m->append.last;
+	for (uint32_t i = 0; i < m->append.run_count; i++) {
+		craton__raft_run__init(&p->runs[i]);
+		p->runs[i].first = m->append.runs[i].first;
+		p->runs[i].term = m->append.runs[i].term;
+		p->run_list[i] = &p->runs[i];
+	}
+	p->append.n_runs = m->append.run_count;
+	p->append.runs = p->run_list;
+	if (m->append.has_config)
+		p->append.config = pack_config(p, &m->append.config);
+	for (uint32_t i = 0; i < l->count; i++)
+		p->bodies[i] = bytes_of(l->bodies[i].data.data, l->bodies[i].data.len);
+	p->append.n_bodies = l->count;
+	p->append.bodies = p->bodies;
+}
+
+static void pack_message(struct packing *p, const struct raft_letter *l)
+{
+	const struct raft_message *m = &l->message;
+
+	p->letter.type = m->type;
+	p->letter.term = m->term;
+	switch (m->type) {
+	case RAFT_PRE_VOTE:
+	case RAFT_VOTE:
+		craton__raft_vote__init(&p->vote);
+		p->vote.last_index = m->vote.last_index;
+		p->vote.last_term = m->vote.last_term;
+		p->vote.forced = m->vote.forced;
+		p->letter.vote = &p->vote;
+		break;
+	case RAFT_VOTED:
+		craton__raft_voted__init(&p->voted);
+		p->voted.granted = m->voted.granted;
+		p->voted.pre = m->voted.pre;
+		p->letter.voted = &p->voted;
+		break;
+	case RAFT_APPEND:
+		pack_append(p, l);
+		break;
+	case RAFT_APPENDED:
+		craton__raft_appended__init(&p->appended);
+		p->appended.reject = m->appended.reject;
+		p->appended.index = m->appended.index;
+		p->appended.seen = m->appended.seen;
+		p->appended.hint_index = m->appended.hint_index;
+		p->appended.hint_term = m->appended.hint_term;
+		p->letter.appended = &p->appended;
+		break;
+	case RAFT_SNAPSHOT:
+		craton__raft_snapshot__init(&p->snapshot);
+		p->snapshot.index = m->snapshot.index;
+		p->snapshot.term = m->snapshot.term;
+		p->snapshot.config = pack_config(p, &m->snapshot.config);
+		p->snapshot.descriptor = bytes_of(m->snapshot.descriptor, RAFT_DESCRIPTOR_BYTES);
+		p->letter.snapshot = &p->snapshot;
+		break;
+	case RAFT_READ_PROBE:
+	case RAFT_READ_ACK:
+		p->letter.seq = m->read.seq;
+		break;
+	case RAFT_TIMEOUT_NOW:
+	case RAFT_MESSAGE_TYPES:
+		break;
+	}
+}
+
+static void pack_ask(struct packing *p, const struct replica_ask *ask)
+{
+	craton__raft_ask__init(&p->ask);
+	p->letter.type = TYPE_ASK;
+	p->ask.snapshot = ask->snapshot;
+	p->ask.number = ask->number;
+	p->letter.ask = &p->ask;
+}
+
+static void pack_part(struct packing *p, const struct replica_part *part)
+{
+	craton__raft_part__init(&p->part);
+	p->letter.type = TYPE_PART;
+	p->part.snapshot = part->snapshot;
+	p->part.number = part->number;
+	p->part.gone = part->code != 0;
+	p->part.end = part->end;
+	p->part.digest = bytes_of(part->digest, part->end ? PART_DIGEST_BYTES : 0);
+	p->part.data = bytes_of(part->data.data, part->code ? 0 : part->data.len);
+	p->letter.part = &p->part;
+}
+
+int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_t *ret_len)
+{
+	struct packing *p = MEM_NEW(struct packing);
+	size_t len;
+	int rc = 0;
+
+	craton__raft_letter__init(&p->letter);
+	if (letter->kind == RAFT_LETTER_MESSAGE)
+		pack_message(p, letter);
+	else if (letter->kind == RAFT_LETTER_ASK)
+		pack_ask(p, &letter->ask);
+	else
+		pack_part(p, &letter->part);
+	len = protobuf_c_message_get_packed_size(&p->letter.base);
+	if (len > RAFT_LETTER_BYTES_MAX) {
+		rc = ERR_MSGSIZE;
+	} else {
+		*ret_bytes = mem_alloc(len + CODEC_PACK_SPARE);
+		*ret_len = codec_pack(&p->letter.base, *ret_bytes, len + CODEC_PACK_SPARE);
+		CHECK(*ret_len == len);
+	}
+	mem_free(p);
+	return rc;
+}
+
+/* ---- unpack ---- */
+
+static int unpack_config(const Craton__RaftConfig *from, struct raft_config *ret_config)
+{
+	if (from->n_members > RAFT_MEMBERS_MAX)
+		return ERR_PROTO;
+	ret_config->index = from->index;
+	ret_config->last_id = from->last_id;
+	ret_config->count = (uint32_t)from->n_members;
+	for (size_t i = 0; i < from->n_members; i++)
+		ret_config->members[i] = (struct raft_member){.id = from->members[i]->id, .voter = from->members[i]->voter};
+	return 0;
+}
+
+static int unpack_append(const Craton__RaftAppend *a, struct raft_letter *l)
+{
+	struct raft_message *m = &l->message;
+
+	if (a->n_runs > RAFT_MESSAGE_RUNS_MAX || a->n_bodies > REPLICA_BODIES_MAX || a->last < a->prev_index ||
+		a->last - a->prev_index != a->n_bodies)
+		return ERR_PROTO;
+	m->append.prev_index = a->prev_index;
+	m->append.prev_term = a->prev_term;
+	m->append.commit = a->commit;
+	m->append.last = a->last;
+	m->append.run_count = (uint32_t)a->n_runs;
+	for (size_t i = 0; i < a->n_runs; i++)
+		m->append.runs[i] = (struct raft_run){a->runs[i]->first, a->runs[i]->term};
+	m->append.has_config = a->config != NULL;
+	if (a->config && unpack_config(a->config, &m->append.config))
+		return ERR_PROTO;
+	/* Whose terms are asked for must be such that they can be said. */
+	if (raft_message_check(m))
+		return ERR_PROTO;
+	l->count = (uint32_t)a->n_bodies;
+	for (uint32_t i = 0; i < l->count; i++)
+		l->bodies[i] = (struct replica_body){
+			raft_message_term(m, a->prev_index + 1 + i), slice_of(a->bodies[i].data, a->bodies[i].len)};
+	return 0;
+}
+
+static int unpack_message(const Craton__RaftLetter *from, struct raft_letter *l)
+{
+	struct raft_message *m = &l->message;
+
+	m->type = (enum raft_message_type)from->type;
+	m->term = from->term;
+	m->from = l->from;
+	m->to = l->to;
+	switch (m->type) {
+	case RAFT_PRE_VOTE:
+	case RAFT_VOTE:
+		if (!from->vote)
+			return ERR_PROTO;
+		m->vote.last_index = from->vote->last_index;
+		m->vote.last_term = from->vote->last_term;
+		m->vote.forced = from->vote->forced;
+		break;
+	case RAFT_VOTED:
+		if (!from->voted)
+			return ERR_PROTO;
+		m->voted.granted = from->voted->granted;
+		m->voted.pre = from->voted->pre;
+		break;
+	case RAFT_APPEND:
+		return from->append ? unpack_append(from->append, l) : ERR_PROTO;
+	case RAFT_APPENDED:
+		if (!from->appended)
+			return ERR_PROTO;
+		m->appended.reject = from->appended->reject;
+		m->appended.index = from->appended->index;
+		m->appended.seen = from->appended->seen;
+		m->appended.hint_index = from->appended->hint_index;
+		m->appended.hint_term = from->appended->hint_term;
+		break;
+	case RAFT_SNAPSHOT:
+		if (!from->snapshot || !from->snapshot->config || from->snapshot->descriptor.len != RAFT_DESCRIPTOR_BYTES)
+			return ERR_PROTO;
+		m->snapshot.index = from->snapshot->index;
+		m->snapshot.term = from->snapshot->term;
+		memcpy(m->snapshot.descriptor, from->snapshot->descriptor.data, RAFT_DESCRIPTOR_BYTES);
+		if (unpack_config(from->snapshot->config, &m->snapshot.config))
+			return ERR_PROTO;
+		break;
+	case RAFT_READ_PROBE:
+	case RAFT_READ_ACK:
+		m->read.seq = from->seq;
+		break;
+	case RAFT_TIMEOUT_NOW:
+		break;
+	default:
+		return ERR_PROTO;
+	}
+	return raft_message_check(m);
+}
+
+static int unpack_part(const Craton__RaftPart *from, struct replica_part *part)
+{
+	if (!from || from->data.len > BACKUP_SECTION_BYTES || from->digest.len != (from->end ? PART_DIGEST_BYTES : 0))
+		return ERR_PROTO;
+	part->snapshot = from->snapshot;
+	part->number = from->number;
+	part->code = from->gone ? ERR_STALE : 0;
+	part->end = from->end;
+	if (from->end)
+		memcpy(part->digest, from->digest.data, PART_DIGEST_BYTES);
+	part->data = slice_of(from->data.data, from->data.len);
+	return 0;
+}
+
+static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
+{
+	switch (from->type) {
+	case TYPE_ASK:
+		if (!from->ask)
+			return ERR_PROTO;
+		l->kind = RAFT_LETTER_ASK;
+		l->ask = (struct replica_ask){from->ask->snapshot, from->ask->number};
+		return 0;
+	case TYPE_PART:
+		l->kind = RAFT_LETTER_PART;
+		return unpack_part(from->part, &l->part);
+	default:
+		l->kind = RAFT_LETTER_MESSAGE;
+		return unpack_message(from, l);
+	}
+}
+
+int raft_codec_unpack(const struct raft_codec *codec, const Craton__RaftRequest *request, struct codec_arena *arena,
+	struct raft_letter *ret_letter)
+{
+	const ProtobufCMessage *letter;
+	uint8_t mac[HMAC_BYTES];
+	uint8_t differs = 0;
+	int rc;
+
+	if (request->version != RAFT_CODEC_VERSION)
+		return ERR_VERSION;
+	if (request->cluster.len != sizeof(codec->cluster.bytes) ||
+		memcmp(request->cluster.data, codec->cluster.bytes, sizeof(codec->cluster.bytes)) != 0)
+		return ERR_WRONG_CLUSTER;
+	if (request->letter.len > RAFT_LETTER_BYTES_MAX)
+		return ERR_MSGSIZE;
+	raft_codec_sign(codec, request->from, request->to, slice_of(request->letter.data, request->letter.len), mac);
+	for (size_t i = 0; request->mac.len == sizeof(mac) && i < sizeof(mac); i++)
+		differs |= mac[i] ^ request->mac.data[i];
+	if (request->mac.len != sizeof(mac) || differs)
+		return ERR_ACCES;
+	if (request->from == 0 || request->to == 0 || request->from == request->to)
+		return ERR_PROTO;
+	rc = codec_unpack(arena, &craton__raft_letter__descriptor, request->letter.data, request->letter.len, &letter);
+	if (rc)
+		return rc;
+	memset(ret_letter, 0, sizeof(*ret_letter));
+	ret_letter->from = request->from;
+	ret_letter->to = request->to;
+	return unpack_letter((const Craton__RaftLetter *)letter, ret_letter);
+}

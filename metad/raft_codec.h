@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * raft_codec: letters between the replicas of a group, as bytes (proto/raft.proto). Pure.
+ *
+ * A letter is signed with a key that is made of the cluster's secret: whoever does not have it cannot speak for a replica. One that is sent again
+ * says again what was said: the core takes letters twice and in any order.
+ */
+#ifndef METAD_RAFT_CODEC_H
+#define METAD_RAFT_CODEC_H
+
+#include "common/base/ids.h"
+#include "common/code/hmac.h"
+#include "common/rpc/codec.h"
+#include "metad/replica/replica.h"
+#include "proto/raft.pb-c.h"
+
+enum {
+	RAFT_CODEC_VERSION = 1,
+	RAFT_LETTER_BYTES_MAX = 768 << 10, /* of a RaftLetter: bodies or a part, and some lines */
+};
+
+enum raft_letter_kind { RAFT_LETTER_MESSAGE = 1, RAFT_LETTER_ASK, RAFT_LETTER_PART };
+
+struct raft_letter {
+	enum raft_letter_kind kind;
+	uint64_t from, to;
+	struct raft_message message; /* from and to are those of the letter */
+	uint32_t count;              /* of a RAFT_APPEND */
+	struct replica_body bodies[REPLICA_BODIES_MAX];
+	struct replica_ask ask;
+	struct replica_part part;
+};
+
+struct raft_codec {
+	struct uuid cluster;
+	struct hmac_key key;
+};
+
+void raft_codec_init(struct raft_codec *codec, const struct uuid *cluster, const uint8_t secret[32]);
+
+/* The RaftLetter: bytes are mem_alloc'ed, the caller's. ERR_MSGSIZE. */
+int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_t *ret_len);
+void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to, struct slice letter, uint8_t ret_mac[HMAC_BYTES]);
+
+/*
+ * What came. Bytes lie in the request and in the arena. ERR_VERSION, ERR_WRONG_CLUSTER, ERR_ACCES (the signature), ERR_PROTO (malformed; what a
+ * message says is for raft_message_check and replica_receive), ERR_MSGSIZE.
+ */
+int raft_codec_unpack(const struct raft_codec *codec, const Craton__RaftRequest *request, struct codec_arena *arena,
+	struct raft_letter *ret_letter);
+
+#endif

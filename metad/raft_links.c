@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "metad/raft_links.h"
+
+#include <string.h>
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/base/mem.h"
+#include "common/rpc/methods.h"
+
+_Static_assert((int)RAFT_LETTER_BYTES_MAX + 1024 <= (int)LIMIT_FRAME_BODY_BYTES, "a letter fits a frame");
+
+enum link_lane { LANE_MESSAGES, LANE_SNAPSHOTS, LANES };
+static const uint64_t ms_ns = 1000000;
+
+/* To one member. */
+struct link {
+	struct raft_links *links;
+	uint64_t id; /* 0: it is being closed */
+	struct {
+		struct rpc_peer *peer;
+		uint32_t letters;
+		uint64_t bytes;
+	} lanes[LANES];
+	uint32_t open; /* peers that are not closed */
+};
+
+struct raft_links {
+	struct io *io;
+	struct raft_links_options options;
+	struct raft_codec codec;
+	struct replica *replica;
+	struct link *members[LINKS_MAX];
+	struct codec_arena arena;
+	struct raft_letter letter; /* the one that came */
+	struct raft_links_counts counts;
+	void (*closed)(void *ctx);
+	void *closed_ctx;
+	struct io_post post;
+};
+
+/* A letter on its way. */
+struct outgoing {
+	struct rpc_call call;
+	struct link *link;
+	enum link_lane lane;
+	Craton__RaftRequest request;
+	uint8_t mac[HMAC_BYTES];
+	uint8_t *bytes;
+};
+
+struct raft_links *raft_links_new(struct io *io, const struct raft_links_options *options)
+{
+	struct raft_links *links = MEM_NEW(struct raft_links);
+
+	CHECK(options->id > 0);
+	links->io = io;
+	links->options = *options;
+	links->options.secret = NULL;
+	raft_codec_init(&links->codec, &options->self.cluster, options->secret);
+	codec_arena_init(&links->arena, LIMIT_FRAME_BODY_BYTES);
+	return links;
+}
+
+void raft_links_attach(struct raft_links *links, struct replica *replica)
+{
+	links->replica = replica;
+}
+
+const struct raft_links_counts *raft_links_counts(const struct raft_links *links)
+{
+	return &links->counts;
+}
+
+/* ---- members ---- */
+
+static struct link **place_of(struct raft_links *links, uint64_t id)
+{
+	for (uint32_t i = 0; i < LINKS_MAX; i++)
+		if (id ? links->members[i] && links->members[i]->id == id : !links->members[i])
+			return &links->members[i];
+	return NULL;
+}
+
+static void finish(struct io_post *post)
+{
+	struct raft_links *links = CONTAINER_OF(post, struct raft_links, post);
+	void (*closed)(void *ctx) = links->closed;
+	void *ctx = links->closed_ctx;
+
+	codec_arena_fini(&links->arena);
+	mem_free(links);
+	closed(ctx);
+}
+
+static void close_if_empty(struct raft_links *links)
+{
+	for (uint32_t i = 0; i < LINKS_MAX; i++)
+		if (links->members[i])
+			return;
+	links->post.run = finish;
+	io_post(links->io, &links->post);
+}
+
+static void peer_closed(void *ctx)
+{
+	struct link *link = ctx;
+	struct raft_links *links = link->links;
+
+	if (--link->open > 0)
+		return;
+	for (uint32_t i = 0; i < LINKS_MAX; i++)
+		if (links->members[i] == link)
+			links->members[i] = NULL;
+	mem_free(link);
+	if (links->closed)
+		close_if_empty(links);
+}
+
+static void link_close(struct link *link)
+{
+	link->id = 0;
+	for (int i = 0; i < LANES; i++)
+		rpc_peer_close(link->lanes[i].peer, peer_closed, link);
+}
+
+int raft_links_member(struct raft_links *links, uint64_t id, const struct io_addr *addr)
+{
+	struct link **at = place_of(links, id), *link;
+
+	CHECK(id > 0 && !links->closed);
+	if (at)
+		link_close(*at);
+	if (!addr)
+		return 0;
+	at = place_of(links, 0);
+	if (!at)
+		return ERR_OVERFLOW;
+	link = MEM_NEW(struct link);
+	link->links = links;
+	link->id = id;
+	for (int i = 0; i < LANES; i++) {
+		const struct rpc_peer_options options = {
+			.addr = *addr, .self = links->options.self, .conns = 1, .transform = links->options.transform};
+
+		link->lanes[i].peer = rpc_peer_new(links->io, &options);
+		link->open++;
+	}
+	*at = link;
+	return 0;
+}
+
+void raft_links_close(struct raft_links *links, void (*closed)(void *ctx), void *ctx)
+{
+	links->replica = NULL;
+	links->closed = closed;
+	links->closed_ctx = ctx;
+	for (uint32_t i = 0; i < LINKS_MAX; i++)
+		if (links->members[i] && links->members[i]->id)
+			link_close(links->members[i]);
+	close_if_empty(links);
+}
+
+/* ---- out ---- */
+
+static void call_done(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
+{
+	struct outgoing *out = CONTAINER_OF(call, struct outgoing, call);
+	struct raft_links *links = out->link->links;
+
+	(void)payload_len;
+	out->link->lanes[out->lane].letters--;
+	out->link->lanes[out->lane].bytes -= out->request.letter.len;
+	/* An answer came if it has a message, or is no failure of the way. */
+	if (status == ERR_VERSION || status == ERR_WRONG_CLUSTER || status == ERR_ACCES || status == ERR_PROTO || (status && msg))
+		links->counts.refused++;
+	else if (status)
+		links->counts.lost++;
+	mem_free(out->bytes);
+	mem_free(out);
+}
+
+static void send_letter(struct raft_links *links, enum link_lane lane, const struct raft_letter *letter)
+{
+	struct link **at = place_of(links, letter->to);
+	struct outgoing *out;
+	uint8_t *bytes;
+	size_t len;
+
+	if (links->closed || !at || (*at)->lanes[lane].letters >= LINK_LETTERS_MAX ||
+		(*at)->lanes[lane].bytes >= LINK_BYTES_MAX || raft_codec_pack(letter, &bytes, &len) != 0) {
+		links->counts.lost++;
+		return;
+	}
+	out = MEM_NEW(struct outgoing);
+	out->link = *at;
+	out->lane = lane;
+	out->bytes = bytes;
+	raft_codec_sign(&links->codec, letter->from, letter->to, slice_of(bytes, len), out->mac);
+	craton__raft_request__init(&out->request);
+	out->request.version = RAFT_CODEC_VERSION;
+	out->request.cluster = (ProtobufCBinaryData){.len = sizeof(links->codec.cluster.bytes), .data = links->codec.cluster.bytes};
+	out->request.from = letter->from;
+	out->request.to = letter->to;
+	out->request.letter = (ProtobufCBinaryData){.len = len, .data = bytes};
+	out->request.mac = (ProtobufCBinaryData){.len = sizeof(out->mac), .data = out->mac};
+	out->call.method = &rpc_metad_raft;
+	out->call.request = &out->request.base;
+	out->call.deadline_ns = io_now_ns(links->io) + LINK_DEADLINE_MS * ms_ns;
+	out->call.done = call_done;
+	out->link->lanes[lane].letters++;
+	out->link->lanes[lane].bytes += len;
+	links->counts.sent++;
+	rpc_call_start(out->link->lanes[lane].peer, &out->call);
+}
+
+static struct raft_letter *letter_new(const struct raft_links *links, enum raft_letter_kind kind, uint64_t to)
+{
+	struct raft_letter *letter = MEM_NEW(struct raft_letter);
+
+	letter->kind = kind;
+	letter->from = links->options.id;
+	letter->to = to;
+	return letter;
+}
+
+void raft_links_send(
+	struct raft_links *links, const struct raft_message *message, const struct replica_body *bodies, uint32_t count)
+{
+	struct raft_letter *letter = letter_new(links, RAFT_LETTER_MESSAGE, message->to);
+
+	CHECK(message->from == links->options.id && count <= REPLICA_BODIES_MAX);
+	letter->message = *message;
+	letter->count = count;
+	if (count)
+		memcpy(letter->bodies, bodies, count * sizeof(bodies[0]));
+	send_letter(links, LANE_MESSAGES, letter);
+	mem_free(letter);
+}
+
+void raft_links_ask(struct raft_links *links, uint64_t to, const struct replica_ask *ask)
+{
+	struct raft_letter *letter = letter_new(links, RAFT_LETTER_ASK, to);
+
+	letter->ask = *ask;
+	send_letter(links, LANE_SNAPSHOTS, letter);
+	mem_free(letter);
+}
+
+void raft_links_part(struct raft_links *links, uint64_t to, const struct replica_part *part)
+{
+	struct raft_letter *letter = letter_new(links, RAFT_LETTER_PART, to);
+
+	letter->part = *part;
+	send_letter(links, LANE_SNAPSHOTS, letter);
+	mem_free(letter);
+}
+
+/* ---- in ---- */
+
+static void count_refusal(struct raft_links *links, int code)
+{
+	switch (code) {
+	case ERR_VERSION:
+		links->counts.wrong_version++;
+		break;
+	case ERR_WRONG_CLUSTER:
+		links->counts.wrong_cluster++;
+		break;
+	case ERR_ACCES:
+		links->counts.wrong_signature++;
+		break;
+	case ERR_NOENT:
+		links->counts.not_here++;
+		break;
+	default:
+		links->counts.malformed++;
+		break;
+	}
+}
+
+static void give(struct raft_links *links)
+{
+	const struct raft_letter *l = &links->letter;
+
+	if (!links->replica)
+		return;
+	links->counts.received++;
+	if (l->kind == RAFT_LETTER_MESSAGE)
+		replica_receive(links->replica, &l->message, l->bodies, l->count);
+	else if (l->kind == RAFT_LETTER_ASK)
+		replica_receive_ask(links->replica, l->from, &l->ask);
+	else
+		replica_receive_part(links->replica, l->from, &l->part);
+}
+
+void raft_links_handle(struct raft_links *links, struct rpc_req *req)
+{
+	int rc = raft_codec_unpack(
+		&links->codec, (const Craton__RaftRequest *)req->msg, &links->arena, &links->letter);
+
+	if (!rc && links->letter.to != links->options.id)
+		rc = ERR_NOENT; /* the address is another's now */
+	if (rc)
+		count_refusal(links, rc);
+	else
+		give(links);
+	codec_arena_clear(&links->arena);
+	rpc_reply_status(req, rc);
+}

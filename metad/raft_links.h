@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * raft_links: letters between the replicas of a group, over common/rpc: what a replica sends goes to the address of its member, what comes is
+ * checked and given to the replica.
+ *
+ * A letter may be lost, like any of a network: nothing is sent twice here, and one that finds LINK_LETTERS_MAX or LINK_BYTES_MAX on their
+ * way to the same member is dropped and counted, as is one that is not taken within LINK_DEADLINE_MS. Snapshots travel over a connection of
+ * their own, so that no heartbeat waits behind them.
+ *
+ * One thread: that of the loop. Nothing is called back from inside raft_links_send, _ask and _part.
+ */
+#ifndef METAD_RAFT_LINKS_H
+#define METAD_RAFT_LINKS_H
+
+#include "common/rpc/rpc.h"
+#include "metad/raft_codec.h"
+
+enum {
+	LINK_LETTERS_MAX = 128, /* on their way to one member, of each kind of connection */
+	LINK_BYTES_MAX = 4 << 20,
+	LINK_DEADLINE_MS = 3000,
+	LINKS_MAX = 2 * RAFT_MEMBERS_MAX, /* members whose address is known, and those that are being closed */
+};
+
+struct raft_links_options {
+	struct rpc_identity self; /* of a metad; its cluster is the letters' */
+	uint64_t id;              /* of the replica here */
+	const uint8_t *secret;    /* of the cluster, AUTH_SECRET_BYTES; borrowed for the call */
+	const struct rpc_transform *transform;
+};
+
+struct raft_links_counts {
+	uint64_t sent, lost;    /* lost: no address, too many, or not taken in time */
+	uint64_t refused;       /* sent, and refused by who got them */
+	uint64_t received;      /* given to the replica */
+	uint64_t wrong_version, wrong_cluster, wrong_signature, malformed, not_here; /* not given to it */
+};
+
+struct raft_links;
+struct raft_links *raft_links_new(struct io *io, const struct raft_links_options *options);
+/* All that is on its way ends; then `closed`, not from inside. No request is held. */
+void raft_links_close(struct raft_links *links, void (*closed)(void *ctx), void *ctx);
+
+/* Who gets what comes. NULL: nobody, it is dropped. */
+void raft_links_attach(struct raft_links *links, struct replica *replica);
+/* Where a member is; NULL: nowhere any more. ERR_OVERFLOW: too many. */
+int raft_links_member(struct raft_links *links, uint64_t id, const struct io_addr *addr);
+
+/* For replica_options. */
+void raft_links_send(
+	struct raft_links *links, const struct raft_message *message, const struct replica_body *bodies, uint32_t count);
+void raft_links_ask(struct raft_links *links, uint64_t to, const struct replica_ask *ask);
+void raft_links_part(struct raft_links *links, uint64_t to, const struct replica_part *part);
+
+/* The handler of rpc_metad_raft: answers at once. */
+void raft_links_handle(struct raft_links *links, struct rpc_req *req);
+
+const struct raft_links_counts *raft_links_counts(const struct raft_links *links);
+
+#endif
