@@ -18,6 +18,8 @@
 #include "common/code/inventory.h"
 #include "common/rpc/auth.h"
 
+_Static_assert((int)METAD_SCAN_ROWS > (int)INVENTORY_RANGE_BLOCKS, "a turn has time for a range");
+
 enum { MODE_DIGESTS = 1, MODE_COPIES = 2, MODE_MISSING = 3, COUNT_ROWS = 4096, LOOK_AGAIN_MS = 30 * 1000 };
 
 _Static_assert((int)LIMIT_DROPS <= (int)STATE_COPIES, "one exchange is one command");
@@ -216,22 +218,21 @@ static const char *check_digests(const Craton__InventoryRequest *msg)
 	return NULL;
 }
 
-/* Our own digests, as many ranges as one turn has time for; returns the block id behind them. */
+/* Our own digests, as many whole ranges as one turn has time for, at least one; returns the block id behind them. */
 static uint64_t sum_ranges(struct metad *md, const Craton__InventoryRequest *msg, size_t *ret_count)
 {
 	struct metad_gc_scratch *sc = md->gc.scratch;
 	const struct state_block *row = &sc->row;
 	struct state_reverse_walk walk;
-	uint64_t next = msg->to;
+	uint64_t next = 0;
 	size_t n = 0;
 
-	state_reverse_begin(&md->state, msg->disk, msg->from, msg->to, &walk);
+	state_reverse_begin(&md->state, msg->disk, msg->from, msg->to, METAD_SCAN_ROWS, &walk);
 	while (state_reverse_next(&walk, &sc->row)) {
 		uint64_t range = row->id / INVENTORY_RANGE_BLOCKS;
 
 		if (n == 0 || sc->mine[n - 1].range != range) {
-			if (n == LIMIT_INVENTORY_RANGES ||
-				(n && walk.looked > METAD_SCAN_ROWS - INVENTORY_RANGE_BLOCKS)) {
+			if (n == LIMIT_INVENTORY_RANGES) {
 				next = range * INVENTORY_RANGE_BLOCKS;
 				break;
 			}
@@ -247,8 +248,10 @@ static uint64_t sum_ranges(struct metad *md, const Craton__InventoryRequest *msg
 		}
 	}
 	state_reverse_end(&walk);
+	if (!next && walk.next < msg->to) /* a range that was seen in part counts from the next turn on */
+		next = walk.next / INVENTORY_RANGE_BLOCKS * INVENTORY_RANGE_BLOCKS;
 	*ret_count = n;
-	return next;
+	return next ? next : msg->to;
 }
 
 static void answer_digests(struct metad *md, struct rpc_req *req)
@@ -330,7 +333,7 @@ static void find_missing(struct metad *md, const Craton__InventoryRequest *msg, 
 	struct state_reverse_walk walk;
 
 	reply->missing = sc->copies;
-	state_reverse_begin(&md->state, msg->disk, msg->from, reply->next, &walk);
+	state_reverse_begin(&md->state, msg->disk, msg->from, reply->next, INVENTORY_RANGE_BLOCKS, &walk); /* of one range */
 	while (reply->n_missing < STATE_COPIES && state_reverse_next(&walk, &sc->row))
 		for (uint8_t i = 0; i < row->width && reply->n_missing < STATE_COPIES; i++) {
 			struct state_copy copy = {

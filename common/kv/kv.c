@@ -446,6 +446,7 @@ enum scan_state {
 	SCAN_KEY = 4,   /* address, length; 0: the cursor is behind the last row */
 	SCAN_VALUE = 6, /* address, length */
 	SCAN_RENEWALS = 8,
+	SCAN_RECENT = 9, /* removed rows, too */
 };
 enum { SCAN_TABLES = 2, SCAN_BACKING = 2, SCAN_SOURCES = 3 };
 
@@ -519,7 +520,7 @@ static void scan_step_all_at_key(struct kv_scan *scan)
 			scan_step(scan, i);
 }
 
-/* Stops at the smallest key of all sources whose newest row is not a tombstone. */
+/* Stops at the smallest key of all sources whose newest row is not a tombstone, or at any. */
 static void scan_settle(struct kv_scan *scan)
 {
 	struct memtable_row best = {0}, row;
@@ -542,13 +543,14 @@ static void scan_settle(struct kv_scan *scan)
 			scan->key = scan->value = slice_of(NULL, 0);
 			return;
 		}
-		if (!best.tombstone)
+		if (!best.tombstone || scan->state[SCAN_RECENT])
 			break;
 		scan->kv->stats.passed_rows++;
 		scan_step_all_at_key(scan);
 	}
 	scan->key = best.key;
 	scan->value = best.value;
+	scan->removed = best.tombstone;
 }
 
 static void seek(struct kv *kv, struct kv_scan *scan, struct slice from, bool recent)
@@ -563,6 +565,7 @@ static void seek(struct kv *kv, struct kv_scan *scan, struct slice from, bool re
 	scan->kv = kv;
 	scan->state[SCAN_GENERATION] = kv->generation;
 	scan->state[SCAN_RENEWALS] = kv->renewals;
+	scan->state[SCAN_RECENT] = recent;
 	for (int i = 0; i < SCAN_TABLES; i++) {
 		memtable_seek(tables[i], &pos, from);
 		scan_store_pos(scan, i, &pos);

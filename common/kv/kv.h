@@ -108,13 +108,14 @@ int kv_get(struct kv *kv, struct slice key, struct slice *ret_value);
  */
 struct kv_scan {
 	struct slice key, value;
+	bool removed;  /* kv_seek_recent alone: a row that is not there any more */
 	struct kv *kv; /* private from here */
 	void *sources[3];
 	uint64_t state[12];
 };
 /* First key >= from; an empty slice: the first of all. */
 void kv_seek(struct kv *kv, struct kv_scan *scan, struct slice from);
-/* The same over those rows alone that were put since the commit that reads see. */
+/* The same over those rows alone that were put, or removed, since the commit that reads see. A step is one row: it takes no longer for others. */
 void kv_seek_recent(struct kv *kv, struct kv_scan *scan, struct slice from);
 bool kv_scan_valid(const struct kv_scan *scan);
 void kv_scan_next(struct kv_scan *scan);

@@ -93,17 +93,18 @@ static void begin_committed(
 {
 	struct state_key key;
 
-	*ret_walk = (struct state_reverse_walk){.s = s, .disk = disk, .to = to};
+	*ret_walk = (struct state_reverse_walk){.s = s, .disk = disk, .to = to, .next = to, .most = UINT32_MAX};
 	state_key_disk_block(&key, disk, from);
 	kv_seek(s->kv, &ret_walk->committed, state_key_slice(&key));
 }
 
 void state_reverse_begin(
-	struct state *s, uint32_t disk, uint64_t from, uint64_t to, struct state_reverse_walk *ret_walk)
+	struct state *s, uint32_t disk, uint64_t from, uint64_t to, uint32_t most, struct state_reverse_walk *ret_walk)
 {
 	struct state_key key;
 
 	begin_committed(s, disk, from, to, ret_walk);
+	ret_walk->most = most;
 	state_key_id(&key, STATE_TABLE_BLOCK, from);
 	kv_seek_recent(s->kv, &ret_walk->recent, state_key_slice(&key));
 }
@@ -120,6 +121,10 @@ static bool next_candidate(struct state_reverse_walk *w, uint64_t *ret_id)
 	id = committed < recent ? committed : recent;
 	if (id >= w->to)
 		return false;
+	if (w->looked == w->most) {
+		w->next = id;
+		return false;
+	}
 	if (committed == id)
 		kv_scan_next(&w->committed);
 	if (recent == id)

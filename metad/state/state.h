@@ -221,16 +221,20 @@ uint64_t state_chunk_bytes(const struct state_block *row, uint8_t index);
 /* ---- reverse.c ---- */
 /* For the table that a state lies in: without it, and over a table that was ever written without it, walks miss blocks. */
 extern const struct kv_derived state_reverse;
-/* The blocks with ids in [from, to) that have chunks on the disk, by id, with their rows. Always to be ended; ends like a scan. */
+/*
+ * The blocks with ids in [from, to) that have chunks on the disk, by id, with their rows. Always to be ended; ends like a scan. It looks at
+ * `most` blocks, which bounds its time: also at such as lie elsewhere, or nowhere any more, and are not committed to the table yet.
+ */
 struct state_reverse_walk {
-	uint32_t looked; /* blocks looked at: what whoever has little time counts */
+	uint64_t next;   /* behind the last one: `to`, or the block to go on from */
 	struct state *s; /* private from here */
+	uint32_t looked, most;
 	struct kv_scan committed, recent;
 	uint32_t disk;
 	uint64_t to;
 };
 void state_reverse_begin(
-	struct state *s, uint32_t disk, uint64_t from, uint64_t to, struct state_reverse_walk *ret_walk);
+	struct state *s, uint32_t disk, uint64_t from, uint64_t to, uint32_t most, struct state_reverse_walk *ret_walk);
 bool state_reverse_next(struct state_reverse_walk *walk, struct state_block *ret_row);
 void state_reverse_end(struct state_reverse_walk *walk);
 

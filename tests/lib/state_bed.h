@@ -352,7 +352,7 @@ static inline uint64_t bed_reverse(struct state_bed *b, uint32_t disk, uint64_t 
 	struct state_reverse_walk walk;
 	uint64_t count = 0, last = 0;
 
-	for (state_reverse_begin(&b->s, disk, from, to, &walk); state_reverse_next(&walk, &b->block); count++) {
+	for (state_reverse_begin(&b->s, disk, from, to, UINT32_MAX, &walk); state_reverse_next(&walk, &b->block); count++) {
 		ck_assert(count == 0 || b->block.id > last);
 		last = b->block.id;
 		ck_assert(last >= from && last < to);

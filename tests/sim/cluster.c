@@ -210,7 +210,7 @@ static uint32_t reverse_pairs(struct metad *md)
 	uint32_t pairs = 0;
 
 	for (uint32_t disk = 1; disk < md->state.meta.next_disk; disk++) {
-		state_reverse_begin(&md->state, disk, 0, UINT64_MAX, &walk);
+		state_reverse_begin(&md->state, disk, 0, UINT64_MAX, UINT32_MAX, &walk);
 		while (state_reverse_next(&walk, &row))
 			pairs++;
 		state_reverse_end(&walk);

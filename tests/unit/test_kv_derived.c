@@ -103,7 +103,7 @@ static const char *derived(struct kv *kv)
 	return shown;
 }
 
-/* "sNAME=WORD " of each recent row. */
+/* "sNAME=WORD " of each recent row, "sNAME- " of one that was removed. */
 static const char *recent(struct kv *kv, const char *from)
 {
 	struct kv_scan scan;
@@ -111,8 +111,8 @@ static const char *recent(struct kv *kv, const char *from)
 
 	shown[0] = '\0';
 	for (kv_seek_recent(kv, &scan, text(from)); kv_scan_valid(&scan); kv_scan_next(&scan))
-		len += (size_t)snprintf(shown + len, sizeof(shown) - len, "%.*s=%.*s ", (int)scan.key.len,
-			(const char *)scan.key.data, (int)scan.value.len, (const char *)scan.value.data);
+		len += (size_t)snprintf(shown + len, sizeof(shown) - len, "%.*s%s%.*s ", (int)scan.key.len,
+			(const char *)scan.key.data, scan.removed ? "-" : "=", (int)scan.value.len, (const char *)scan.value.data);
 	kv_scan_end(&scan);
 	return shown;
 }
@@ -142,7 +142,7 @@ START_TEST(test_example)
 		kv_put(kv, text("s3"), text("z"));
 		kv_del(kv, text("s3"));
 		kv_applied(kv, 2);
-		ck_assert_str_eq(recent(kv, "s"), "s1=cb ");
+		ck_assert_str_eq(recent(kv, "s"), "s1=cb s2- s3- ");
 		ck_assert_str_eq(derived(kv), "ta/1=1 tb/1=1 tb/2=2 "); /* as of the last commit */
 		flush_kv(&l, kv, 0);
 		ck_assert_str_eq(derived(kv), "tb/1=1 tc/1=1 ");

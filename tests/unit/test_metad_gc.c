@@ -285,6 +285,57 @@ START_TEST(test_inventory_finds_orphans_and_missing)
 }
 END_TEST
 
+/* More blocks than one turn has time for: whole ranges are answered, none in part. */
+START_TEST(test_inventory_in_turns)
+{
+	enum { BLOCKS = 2300 /* a turn looks at 2000 */, RANGES = 80 };
+	static uint64_t digest[RANGES];
+	static uint32_t count[RANGES];
+	uint64_t floor, from = 0, inode, epoch;
+	uint32_t turns = 0;
+
+	metad_bed_open_sim(b, 13);
+	bed_register_all(b, 6);
+	bed_beat_all(b, 6);
+	ck_assert_int_eq(bed_open_file(b, "f", false, &inode, &epoch), 0);
+	for (uint32_t done = 0; done < BLOCKS;) {
+		Craton__AllocateReply *reply;
+
+		ck_assert_int_eq(bed_allocate(b, inode, epoch, LIMIT_ALLOCATE_BLOCKS), 0);
+		reply = (Craton__AllocateReply *)b->reply;
+		b->reply = NULL;
+		for (size_t n = 0; n < reply->n_blocks; n++, done++) {
+			const Craton__Allocation *a = reply->blocks[n];
+			uint64_t range = a->block / INVENTORY_RANGE_BLOCKS;
+
+			ck_assert_uint_lt(range, RANGES);
+			for (uint8_t i = 0; i < 6; i++)
+				if (a->targets[i]->disk == 1) {
+					digest[range] += inventory_digest(a->block, i, 0);
+					count[range]++;
+				}
+			ck_assert_int_eq(bed_commit_one(b, inode, epoch, a, done * 16ull * METAD_BED_MIB, false, 0), 0);
+		}
+		protobuf_c_message_free_unpacked(&reply->base, NULL);
+	}
+	pass(FLOOR_MS + 3 * BEAT_MS, 6);
+	floor = gc(false)->floor;
+	for (; from < floor; turns++) {
+		for (uint64_t r = from / INVENTORY_RANGE_BLOCKS; r < RANGES; r++)
+			if (count[r])
+				add_range(r, count[r], digest[r]);
+		ck_assert_int_eq(inventory(1, 1, from, floor), 0);
+		ck_assert_uint_eq(answer()->n_differing, 0);
+		ck_assert_uint_gt(answer()->next, from);
+		ck_assert_uint_le(answer()->next, floor);
+		from = answer()->next;
+		ck_assert(from == floor || from % INVENTORY_RANGE_BLOCKS == 0);
+	}
+	ck_assert_uint_ge(turns, 2);
+	metad_bed_close(b);
+}
+END_TEST
+
 START_TEST(test_lying_inventories)
 {
 	uint32_t disks[6];
@@ -458,4 +509,4 @@ START_TEST(test_full_disks_take_no_new_data)
 END_TEST
 
 UNIT_MAIN("metad_gc", test_full_disks_take_no_new_data, test_full_metadata_refuse_growth_only, test_orders_after_the_grace, test_start_does_not_wait_for_readers,
-	test_inventory_finds_orphans_and_missing, test_lying_inventories, test_many_orphans_in_slices)
+	test_inventory_finds_orphans_and_missing, test_inventory_in_turns, test_lying_inventories, test_many_orphans_in_slices)

@@ -680,7 +680,41 @@ START_TEST(test_largest_commit)
 }
 END_TEST
 
+/* Who looks for the blocks of a disk stops in time, and goes on from there, though all that is not committed yet lies elsewhere. */
+START_TEST(test_walks_take_their_time)
+{
+	enum { STEP = 10, NOWHERE = 99 };
+	struct state_reverse_walk walk;
+	uint64_t from = first;
+	uint32_t steps = 0;
+
+	begin(0);
+	open_file("f", BED_HIDDEN);
+	bed_commit(b, inode, epoch, true, LIMIT_COMMIT_BLOCKS * BLOCK);
+	for (uint32_t n = 0; n < LIMIT_COMMIT_BLOCKS; n++)
+		bed_block(b, first + n, n * BLOCK, BLOCK);
+	ck_assert_int_eq(state_bed_run(b), 0);
+	for (from = first; from < first + LIMIT_COMMIT_BLOCKS; steps++) {
+		state_reverse_begin(&b->s, NOWHERE, from, first + LIMIT_COMMIT_BLOCKS, STEP, &walk);
+		ck_assert(!state_reverse_next(&walk, &b->block));
+		state_reverse_end(&walk);
+		ck_assert_uint_gt(walk.next, from);
+		ck_assert_uint_le(walk.next, from + STEP);
+		from = walk.next;
+	}
+	ck_assert_uint_eq(steps, (LIMIT_COMMIT_BLOCKS + STEP - 1) / STEP);
+	/* of those that lie there, too */
+	state_reverse_begin(&b->s, 1, first, UINT64_MAX, STEP, &walk);
+	for (uint32_t n = 0; n < STEP; n++)
+		ck_assert(state_reverse_next(&walk, &b->block));
+	ck_assert(!state_reverse_next(&walk, &b->block));
+	ck_assert_uint_eq(walk.next, first + STEP);
+	state_reverse_end(&walk);
+	state_bed_close(b);
+}
+END_TEST
+
 UNIT_MAIN("state_block", test_example, test_every_refusal_changes_nothing, test_one_missing_is_enough,
 	test_crowded_is_marked, test_only_disks_that_count, test_below_the_floor, test_sent_again,
 	test_late_chunks_and_the_floor, test_known_block_twice, test_cut_off_block_is_closed, test_no_file_with_a_gap_completes, test_completing_keeps_the_time,
-	test_later_writer_fences, test_publish_is_atomic, test_publish_refused, test_abort, test_largest_commit)
+	test_later_writer_fences, test_publish_is_atomic, test_publish_refused, test_abort, test_largest_commit, test_walks_take_their_time)
