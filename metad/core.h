@@ -100,6 +100,7 @@ struct fleet_disk {
 	uint64_t slow_until_ms;       /* state time: clients found it slow; 0: never */
 	uint64_t damaged_from_ms;     /* state time from which damaged copies were counted, for a day */
 	uint32_t damaged;             /* that it has confirmed since then */
+	bool given_up;                /* for that: its next registration begins the count anew */
 	uint64_t drops_due_ms;        /* state time before which no drop row of the disk is due */
 	uint64_t drops_next_ms;       /* least due time that the running pass over them has seen */
 	uint64_t key_generation;      /* of receipt_key; 0: not derived yet */
@@ -325,8 +326,11 @@ void metad__note_slow(struct metad *md, const uint32_t *disks, size_t count);
 bool metad__is_slow(const struct metad *md, uint32_t disk);
 /* A copy on the disk was confirmed to be damaged. */
 void metad__note_damaged(struct metad *md, uint32_t disk);
-/* So many were within a day, since it registered last. */
+/* So many were within a day, since it was given up last. */
 uint32_t metad__damaged(const struct metad *md, uint32_t disk);
+void metad__note_given_up(struct metad *md, uint32_t disk);
+/* It is another generation: what was known of the last one goes, but for the damage that it has done. */
+void metad__fleet_registered(struct metad *md, uint32_t disk);
 void metad__check_silence(struct metad *md);
 uint64_t metad__heartbeat_ms(const struct metad *md);
 void metad__take_troubles(struct metad *md, uint32_t server, Craton__DiskTrouble *const *troubles, size_t count);

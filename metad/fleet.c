@@ -128,6 +128,26 @@ void metad__note_damaged(struct metad *md, uint32_t disk)
 	f->damaged++;
 }
 
+void metad__note_given_up(struct metad *md, uint32_t disk)
+{
+	const struct state_disk *row = state_disk_at(&md->state, disk);
+
+	md->disks[disk].given_up = true;
+	log_line(md->options.log, LOG_ERROR, "disk-given-up", "disk=%u path=%s error=\"%s\"", disk, row ? row->path : "",
+		row ? row->error : "");
+}
+
+void metad__fleet_registered(struct metad *md, uint32_t disk)
+{
+	struct fleet_disk old = md->disks[disk], *f = &md->disks[disk];
+
+	*f = (struct fleet_disk){0};
+	if (old.given_up)
+		return;
+	f->damaged = old.damaged;
+	f->damaged_from_ms = old.damaged_from_ms;
+}
+
 void metad__note_slow(struct metad *md, const uint32_t *disks, size_t count)
 {
 	uint32_t known = 0, slow = 0;

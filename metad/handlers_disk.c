@@ -125,7 +125,7 @@ static void on_registered(struct metad *md, void *arg, int status, const struct 
 		if (r->status == 0) {
 			out->receipt_salt =
 				(ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)r->salt, .len = STATE_SALT_BYTES};
-			md->disks[r->disk] = (struct fleet_disk){0};
+			metad__fleet_registered(md, r->disk);
 			log_line(md->options.log, LOG_INFO, "disk-registered",
 				"disk=%u generation=%llu server=%s path=%s", r->disk, (unsigned long long)r->generation,
 				msg->name, msg->disks[i]->path);

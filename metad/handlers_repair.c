@@ -561,9 +561,18 @@ static uint32_t env_damaged(void *ctx, uint32_t disk)
 	return metad__damaged(ctx, disk);
 }
 
+static void env_given_up(void *ctx, uint32_t disk)
+{
+	metad__note_given_up(ctx, disk);
+}
+
 void metad__repair_init(struct metad *md)
 {
-	struct repair_env env = {.silent_ms = env_silent, .free_bytes = env_free, .damaged = env_damaged, .ctx = md};
+	struct repair_env env = {.silent_ms = env_silent,
+		.free_bytes = env_free,
+		.damaged = env_damaged,
+		.given_up = env_given_up,
+		.ctx = md};
 
 	md->repair = MEM_NEW(struct metad_repair);
 	plan_repair_init(&md->repair->plan, &env, &md->rng, md->candidates);

@@ -236,6 +236,7 @@ static void give_up_disk(struct plan_repair *p, const struct state *s, uint32_t 
 {
 	snprintf(p->text, sizeof(p->text), "%u damaged chunks were found on it within a day (disk.damage_limit)",
 		p->env.damaged(p->env.ctx, disk));
+	p->giving_up = disk;
 	ret_cmd->type = STATE_CMD_DISK_FAILED;
 	ret_cmd->disk_failed = (struct state_cmd_disk_failed){.disk = disk,
 		.generation = state_disk_at(s, disk)->generation,
@@ -626,6 +627,9 @@ static void done(struct plan *plan, int status, const struct state_result *res)
 	struct plan_repair *p = CONTAINER_OF(plan, struct plan_repair, plan);
 
 	(void)res;
+	if (p->giving_up && !status)
+		p->env.given_up(p->env.ctx, p->giving_up);
+	p->giving_up = 0;
 	if (status) /* the rows were others by then: look at all of them again */
 		p->walk_truncated = true;
 }

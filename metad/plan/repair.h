@@ -69,6 +69,7 @@ struct repair_env {
 	uint64_t (*silent_ms)(void *ctx, uint32_t server);
 	uint64_t (*free_bytes)(void *ctx, const struct state_disk *disk, uint64_t chunk_bytes);
 	uint32_t (*damaged)(void *ctx, uint32_t disk); /* copies that it has confirmed to be, within a day */
+	void (*given_up)(void *ctx, uint32_t disk);    /* for that: it counts as failed now */
 	void *ctx;
 };
 
@@ -91,9 +92,10 @@ struct plan_repair {
 	uint64_t next_block, walk_began_ms, walk_next_ms, due_ms, walk_due_ms;
 	uint64_t walk_fleet, walk_blocks; /* versions at its start */
 	uint64_t walk_sessions;           /* that had ended by then */
-	uint64_t oldest_ms;               /* of the sessions at its start */
+	uint64_t oldest_ms;               /* of the sessions at its start, or that of its start: who wrote before is gone */
 	bool unfinished;                  /* chunks of it wait for a writer */
 	char text[128];                   /* why a disk is taken out */
+	uint32_t giving_up;               /* the disk that the command under way gives up; 0: none */
 	uint32_t domains;
 	uint64_t counted, counted_helpless, counted_no_target;
 	struct repair_need queue[REPAIR_QUEUE]; /* sorted, worst first, once a walk has ended */

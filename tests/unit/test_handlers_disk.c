@@ -211,7 +211,23 @@ static int set(const char *name, const char *value)
 	return bed_call(b, &rpc_metad_config, &req.base);
 }
 
-/* Damage that is confirmed again and again takes the disk out; a registration, as after a repair of it, gives it a new chance. */
+static uint32_t given_up_lines;
+
+static void note_given_up(void *ctx, enum log_level level, const char *line)
+{
+	(void)ctx;
+	if (!strstr(line, "disk-given-up"))
+		return;
+	ck_assert_int_eq(level, LOG_ERROR);
+	ck_assert_ptr_nonnull(strstr(line, "disk=1 "));
+	ck_assert_ptr_nonnull(strstr(line, "3 damaged chunks were found on it"));
+	given_up_lines++;
+}
+
+/*
+ * Damage that is confirmed again and again takes the disk out, over registrations of a server whose network was away; the one after that, as
+ * after a repair of the disk, gives it a new chance.
+ */
 START_TEST(test_a_disk_that_damages)
 {
 	uint64_t block;
@@ -220,6 +236,7 @@ START_TEST(test_a_disk_that_damages)
 	metad_bed_open_sim(b, 17);
 	bed_register_all(b, 6);
 	bed_beat_all(b, 6);
+	b->log.write = note_given_up;
 	ck_assert_int_eq(set("disk.damage_limit", "3"), 0);
 	ck_assert_int_eq(set("server.dead_after", "1h"), 0);
 	ck_assert_int_eq(set("server.down_after", "10m"), 0);
@@ -238,12 +255,17 @@ START_TEST(test_a_disk_that_damages)
 			}
 		}
 		metad_bed_silence(b, 1000);
+		if (i == 3)
+			ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+		bed_beat_all(b, 6);
 	}
 	ck_assert_str_eq(bed_status(b)->disks[0]->state, "failed");
 	ck_assert_ptr_nonnull(strstr(bed_status(b)->disks[0]->error, "3 damaged chunks were found on it"));
+	ck_assert_uint_eq(given_up_lines, 1);
 	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
 	metad_bed_silence(b, 5000);
 	ck_assert_str_eq(bed_status(b)->disks[0]->state, "up");
+	ck_assert_uint_eq(given_up_lines, 1);
 	metad_bed_close(b);
 }
 END_TEST

@@ -9,7 +9,7 @@ static struct plan_repair *plan;
 static struct rng rng;
 static struct place_disk candidates[64];
 static uint64_t silent_ms[64], free_bytes, first_block;
-static uint32_t damaged[64];
+static uint32_t damaged[64], given_up;
 
 static uint64_t env_silent(void *ctx, uint32_t server)
 {
@@ -29,10 +29,17 @@ static uint32_t env_damaged(void *ctx, uint32_t disk)
 	return damaged[disk];
 }
 
+static void env_given_up(void *ctx, uint32_t disk)
+{
+	(void)ctx;
+	given_up = disk;
+}
+
 /* `blocks` blocks of 16 MiB: chunk i of block j on disk (i + j * step) % disks + 1. */
 static void begin(uint32_t disks, uint32_t per_domain, uint32_t blocks, uint32_t step)
 {
-	struct repair_env env = {.silent_ms = env_silent, .free_bytes = env_free, .damaged = env_damaged};
+	struct repair_env env = {
+		.silent_ms = env_silent, .free_bytes = env_free, .damaged = env_damaged, .given_up = env_given_up};
 
 	state_bed_open(b);
 	bed_disks(b, disks, per_domain);
@@ -302,6 +309,7 @@ START_TEST(test_disks_that_damage_again_and_again)
 	damaged[5] = 99;
 	ck_assert_uint_eq(next_command(true), STATE_CMD_DISK_FAILED);
 	ck_assert_uint_eq(b->cmd.disk_failed.disk, 3);
+	ck_assert_uint_eq(given_up, 3);
 	ck_assert_ptr_nonnull(strstr(state_disk_at(&b->s, 3)->error, "100 damaged chunks"));
 	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
 	ck_assert_uint_eq(b->cmd.take_out.disk, 3);
