@@ -435,6 +435,8 @@ static void walk_begin(struct plan_repair *p, const struct state *s, uint64_t no
 	p->walk_blocks = s->blocks_version;
 	p->walk_sessions = s->sessions_ended;
 	p->oldest_ms = state_session_oldest_ms(s);
+	if (p->oldest_ms > now_ms)
+		p->oldest_ms = now_ms + 1; /* there is none: those that come now write later */
 	p->unfinished = false;
 	p->counted = p->counted_helpless = p->counted_no_target = 0;
 	p->domains = count_domains(p, s);

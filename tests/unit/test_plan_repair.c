@@ -44,7 +44,7 @@ static void begin(uint32_t disks, uint32_t per_domain, uint32_t blocks, uint32_t
 	state_bed_open(b);
 	bed_disks(b, disks, per_domain);
 	ck_assert_int_eq(bed_create(b, "f", 0), 0);
-	first_block = bed_reserve(b, 64);
+	first_block = bed_reserve(b, 128);
 	for (uint32_t j = 0; j < blocks; j++) {
 		struct state_commit_block *cb;
 
@@ -228,7 +228,7 @@ START_TEST(test_least_margin_first)
 END_TEST
 
 /* A file of one block, chunk 4 of which the session has left out; it may be able to bring it yet. */
-static uint64_t write_short(uint64_t session, bool complete)
+static uint64_t write_short_block(uint64_t session, bool complete, uint64_t block)
 {
 	uint64_t inode, epoch;
 
@@ -238,10 +238,15 @@ static uint64_t write_short(uint64_t session, bool complete)
 	epoch = b->res.epoch;
 	bed_as(b, session, 2, 2);
 	bed_commit(b, inode, epoch, complete, 16 * STATE_BED_MIB);
-	bed_drop_receipt(bed_block(b, first_block + 1, 0, 16 * STATE_BED_MIB), 4);
+	bed_drop_receipt(bed_block(b, block, 0, 16 * STATE_BED_MIB), 4);
 	ck_assert_int_eq(state_bed_run(b), 0);
 	bed_as(b, 0, 0, 0);
 	return session;
+}
+
+static uint64_t write_short(uint64_t session, bool complete)
+{
+	return write_short_block(session, complete, first_block + 1);
 }
 
 static void wants_missing(void)
@@ -291,6 +296,49 @@ START_TEST(test_missing_chunks_of_writers_that_are_gone)
 	wants_nothing();
 	ck_assert_int_eq(bed_end_session(b, other), 0);
 	wants_missing();
+	finish();
+}
+END_TEST
+
+static bool is_queued(uint64_t block)
+{
+	for (uint32_t i = 0; i < plan->queue_count; i++)
+		if (plan->queue[i].block == block)
+			return true;
+	return false;
+}
+
+/* A walk that began when there was no session meets blocks of one that came later. */
+START_TEST(test_writers_that_come_during_a_walk)
+{
+	struct plan_facts facts = {.state = &b->s};
+	uint64_t session, block;
+
+	begin(12, 1, REPAIR_ASKS, 6);
+	for (uint32_t j = 0; j < REPAIR_ASKS; j++) {
+		b->cmd.type = STATE_CMD_DAMAGED;
+		b->cmd.damaged = (struct state_cmd_damaged){.block = first_block + j, .index = 0, .disk = j * 6u % 12 + 1};
+		ck_assert_int_eq(state_bed_run(b), 0);
+	}
+	facts.now_ms = b->time_ms;
+	ck_assert_int_eq(plan->plan.step(&plan->plan, &facts, &b->cmd), PLAN_GO_ON);
+	ck_assert(plan->walking);
+	pass(1);
+	block = first_block + REPAIR_ASKS + 1;
+	session = write_short_block(bed_session(b), true, block);
+	facts.now_ms = b->time_ms;
+	while (plan->walking)
+		ck_assert_int_eq(plan->plan.step(&plan->plan, &facts, &b->cmd), PLAN_GO_ON);
+	ck_assert_uint_eq(plan->queue_count, REPAIR_ASKS);
+	ck_assert(!is_queued(block));
+	/* its end is seen by the next one */
+	ck_assert_int_eq(bed_end_session(b, session), 0);
+	pass(2 * REPAIR_WALK_REST_MS);
+	facts.now_ms = b->time_ms;
+	do
+		ck_assert_int_eq(plan->plan.step(&plan->plan, &facts, &b->cmd), PLAN_GO_ON);
+	while (plan->walking);
+	ck_assert(is_queued(block));
 	finish();
 }
 END_TEST
@@ -597,7 +645,7 @@ START_TEST(test_what_fails_waits_outside)
 END_TEST
 
 UNIT_MAIN("plan_repair", test_a_dead_server, test_maintenance, test_least_margin_first,
-	test_missing_chunks_wait_for_their_writer, test_missing_chunks_of_writers_that_are_gone,
+	test_missing_chunks_wait_for_their_writer, test_missing_chunks_of_writers_that_are_gone, test_writers_that_come_during_a_walk,
 	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_the_hold_ends,
 	test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits, test_crowded_blocks_spread,
 	test_full_disks_are_no_targets, test_a_target_dies, test_removed_files_are_left_alone,
