@@ -74,11 +74,12 @@ enum state_cmd_type {
  *  1: not gated: several builds, with different rules; none of them can be known from the log. Its rows are taken, its entries are not.
  *  2: the first that is.
  *  3: the setting disk.damage_limit.
+ *  4: the meta row has a version that builds from before 2, which do not look at the cluster version, refuse.
  */
 enum {
 	STATE_ENTRY_VERSION = 1,
 	STATE_CLUSTER_OLDEST = 2,  /* whose rules this binary has */
-	STATE_CLUSTER_VERSION = 3, /* to which it raises a cluster */
+	STATE_CLUSTER_VERSION = 4, /* to which it raises a cluster */
 	STATE_ENTRY_HEADER_BYTES = 16,
 	STATE_CMD_HEADER_BYTES = 8,
 	STATE_COPIES = 256, /* of one command about copies */

@@ -100,6 +100,8 @@ int state_open(struct state *s, struct kv *kv)
 	state_key_table(&key, STATE_TABLE_META);
 	if (state__get(s, &key, &value) == 0) {
 		s->formatted = true;
+		if (state_meta_is_newer(value))
+			err_set(&s->fault, ERR_VERSION, "a newer binary wrote the metadata: use that one");
 		if (state_meta_decode(value, &s->meta))
 			state__fault(s, "the meta row cannot be decoded");
 		if (!s->fault.code && s->meta.version > STATE_CLUSTER_VERSION)

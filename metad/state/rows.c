@@ -14,7 +14,8 @@ enum {
 	ROW_VERSION = 1,
 	BLOCK_VERSION = 2,       /* 1 had neither the counter of incarnations nor the time of the commit */
 	DISK_VERSION = 2,        /* 1 had neither the time of going down nor that of being taken out */
-	META_VERSION = 2,        /* 1 had no next session */
+	META_VERSION = 3,        /* 1 had no next session; 3 has the fields of 2, from cluster version META_GATED on */
+	META_GATED = 4,
 	INODE_VERSION = 2,       /* 1 had neither lease, holes, tail nor attributes */
 	MAINTENANCE_VERSION = 2, /* 1 had no number of restores */
 	CHUNK_PRESENT = 1,
@@ -102,11 +103,16 @@ static void get_policy(struct rcursor *r, struct state_policy *p)
 		r->failed = true;
 }
 
+static uint8_t meta_version(const struct state_meta *row)
+{
+	return row->version >= META_GATED ? META_VERSION : META_VERSION - 1;
+}
+
 size_t state_meta_encode(const struct state_meta *row, uint8_t out[STATE_ROW_BYTES])
 {
 	struct wcursor w;
 
-	row_begin_version(&w, out, META_VERSION);
+	row_begin_version(&w, out, meta_version(row));
 	wcursor_bytes(&w, row->cluster.bytes, sizeof(row->cluster.bytes));
 	wcursor_u16(&w, row->version);
 	wcursor_u64(&w, row->time_ms);
@@ -127,6 +133,11 @@ size_t state_meta_encode(const struct state_meta *row, uint8_t out[STATE_ROW_BYT
 		wcursor_u64(&w, row->token_keys[i].created_ms);
 	}
 	return row_end(&w);
+}
+
+bool state_meta_is_newer(struct slice value)
+{
+	return value.len > 0 && value.data[0] > META_VERSION;
 }
 
 int state_meta_decode(struct slice value, struct state_meta *ret_row)
@@ -153,7 +164,9 @@ int state_meta_decode(struct slice value, struct state_meta *ret_row)
 		rcursor_copy(&r, ret_row->token_keys[i].salt, STATE_SALT_BYTES);
 		ret_row->token_keys[i].created_ms = rcursor_u64(&r);
 	}
-	return row_close(&r, ret_row->floor <= ret_row->next_block && ret_row->token_keys[0].id != 0);
+	return row_close(&r,
+		(version == meta_version(ret_row) || version == 1) && ret_row->floor <= ret_row->next_block &&
+			ret_row->token_keys[0].id != 0);
 }
 
 size_t state_inode_encode(const struct state_inode *row, uint8_t out[STATE_ROW_BYTES])

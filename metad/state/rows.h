@@ -205,6 +205,7 @@ size_t state_config_encode(uint64_t value, uint8_t out[STATE_ROW_BYTES]);
 
 /* 0 or ERR_CORRUPT. Fields that are in the key (ids; an extent's end) are set by the caller before or after. */
 int state_meta_decode(struct slice value, struct state_meta *ret_row);
+bool state_meta_is_newer(struct slice value); /* only a newer build can decode it */
 int state_inode_decode(struct slice value, uint64_t id, struct state_inode *ret_row);
 int state_dirent_decode(struct slice value, struct state_dirent *ret_row);
 int state_extent_decode(struct slice value, uint64_t end, struct state_extent *ret_row);

@@ -476,6 +476,17 @@ static void make_older(uint16_t version)
 	forget_log();
 }
 
+/* The whole of what builds from before the gate ask of the meta row, but for its length: they decode row versions 1 and 2. */
+static bool opened_before_the_gate(void)
+{
+	struct state_key key;
+	struct slice row;
+
+	state_key_table(&key, STATE_TABLE_META);
+	ck_assert_int_eq(kv_get(b->kv, state_key_slice(&key), &row), 0);
+	return row.data[0] == 1 || row.data[0] == 2;
+}
+
 static void close_bed(void)
 {
 	state_close(&b->s);
@@ -489,7 +500,9 @@ START_TEST(test_entries_of_before_the_gate)
 	struct err err = {0};
 
 	state_bed_open(b);
+	ck_assert(!opened_before_the_gate());
 	make_older(1);
+	ck_assert(opened_before_the_gate());
 	ck_assert_int_eq(apply(1, STATE_CMD_TICK, &err), ERR_VERSION);
 	ck_assert_ptr_nonnull(strstr(err.text, "start the build that wrote them once more, stop it cleanly"));
 	ck_assert_int_eq(apply(STATE_CLUSTER_VERSION, STATE_CMD_TICK, &err), ERR_VERSION); /* nobody has raised it */
@@ -500,7 +513,8 @@ START_TEST(test_entries_of_before_the_gate)
 	state_close(&b->s);
 	ck_assert_int_eq(state_open(&b->s, b->kv), 0);
 	ck_assert_uint_eq(b->s.meta.version, STATE_CLUSTER_VERSION);
-	/* the older build again, which does not look at the row: what it acknowledged, it decided by other rules */
+	ck_assert(!opened_before_the_gate());
+	/* the older build again, from a table of before the raise: what it acknowledged, it decided by other rules */
 	ck_assert_int_eq(apply(1, STATE_CMD_TICK, &err), ERR_VERSION);
 	ck_assert_ptr_nonnull(strstr(err.text, "an older build has written to this log since"));
 	close_bed();
@@ -526,7 +540,9 @@ END_TEST
 
 START_TEST(test_newer_ones)
 {
+	uint8_t value[STATE_ROW_BYTES];
 	struct err err = {0};
+	struct state_key key;
 
 	state_bed_open(b);
 	b->cmd.raise.version = 1; /* never down */
@@ -541,6 +557,17 @@ START_TEST(test_newer_ones)
 
 	state_bed_open(b);
 	make_older(STATE_CLUSTER_VERSION + 1);
+	ck_assert_ptr_nonnull(strstr(b->s.fault.text, "newer binary"));
+	close_bed();
+
+	/* one whose meta row has fields that are not known here */
+	state_bed_open(b);
+	state_meta_encode(&b->s.meta, value);
+	value[0]++;
+	state_key_table(&key, STATE_TABLE_META);
+	kv_put(b->kv, state_key_slice(&key), slice_of(value, 1));
+	state_close(&b->s);
+	ck_assert_int_eq(state_open(&b->s, b->kv), ERR_VERSION);
 	ck_assert_ptr_nonnull(strstr(b->s.fault.text, "newer binary"));
 	close_bed();
 }
