@@ -334,6 +334,18 @@ def hosts(store):
     refused(errno.ESTALE, os.close, first)
     os.close(second)
     check(content(a / "shared") == want + b"betweenlatewon", "of two writers the later one wins, and the other is told")
+    for name, end in (("removed", lambda: os.unlink(b / "removed")), ("replaced", lambda: os.replace(b / "other", b / "replaced"))):
+        with open(b / "other", "wb") as f:
+            f.write(b"other")
+        fd = os.open(a / name, os.O_WRONLY | os.O_CREAT)
+        os.write(fd, b"synced")
+        os.fsync(fd)
+        reader = os.open(a / name, os.O_RDONLY)
+        end()
+        refused(errno.ESTALE, lambda: (os.write(fd, b" and lost"), os.fsync(fd)))
+        check(os.pread(reader, 99, 0) == b"synced", f"a reader of a file that was {name} by another host")
+        os.close(reader)
+        refused(errno.ESTALE, os.close, fd)
     with open(a / "shared", "wb") as f: # none of the opens that failed has left a handle, and with it the error
         f.write(b"new")
     check(content(b / "shared") == b"new", "written anew after that")
