@@ -263,6 +263,20 @@ static void wants_nothing(void)
 	ck_assert_uint_eq(next_command(true), 0);
 }
 
+/* Two sessions, the second of which writes a short file, and ends. */
+static uint64_t end_writer_beside_another(bool complete)
+{
+	uint64_t other, session;
+
+	begin(8, 1, 1, 1);
+	other = bed_session(b);
+	pass(1);
+	session = write_short(bed_session(b), complete);
+	wants_nothing();
+	ck_assert_int_eq(bed_end_session(b, session), 0);
+	return other;
+}
+
 /* Nobody is left who could: it does not take the time that a writer has. */
 START_TEST(test_missing_chunks_of_writers_that_are_gone)
 {
@@ -278,21 +292,11 @@ START_TEST(test_missing_chunks_of_writers_that_are_gone)
 	wants_missing();
 	finish();
 	/* one is, but the file was given up, and it is not its own */
-	begin(8, 1, 1, 1);
-	other = bed_session(b);
-	pass(1);
-	session = write_short(bed_session(b), false);
-	wants_nothing();
-	ck_assert_int_eq(bed_end_session(b, session), 0);
+	end_writer_beside_another(false);
 	wants_missing();
 	finish();
 	/* one is, and it may have been its own */
-	begin(8, 1, 1, 1);
-	other = bed_session(b);
-	pass(1);
-	session = write_short(bed_session(b), true);
-	wants_nothing();
-	ck_assert_int_eq(bed_end_session(b, session), 0);
+	other = end_writer_beside_another(true);
 	wants_nothing();
 	ck_assert_int_eq(bed_end_session(b, other), 0);
 	wants_missing();

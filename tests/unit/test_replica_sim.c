@@ -883,21 +883,27 @@ START_TEST(test_snapshot_ends_submits)
 }
 END_TEST
 
-/* A leader that nobody hears takes entries that never commit: its log is cut, and who gave them is told. */
-START_TEST(test_deposed_leader_is_cut)
+/* A leader that nobody hears takes ten entries, which never commit, and then another one leads. */
+static struct node *deposed(struct group *g)
 {
-	struct group *g = group_new(5, 1 << 20);
 	struct node *old = elected(g);
-	uint64_t last;
 
 	isolate(g, old, true);
 	for (int i = 0; i < 10; i++)
 		submit(old);
 	run_for(g, 100 * ms_ns);
-	last = wal_durable_index(replica_log(old->r));
-	ck_assert_uint_gt(last, g->agreed_last + 9);
+	ck_assert_uint_gt(wal_durable_index(replica_log(old->r)), g->agreed_last + 9);
 	run_for(g, 3000 * ms_ns);
 	ck_assert_ptr_ne(elected(g), old);
+	return old;
+}
+
+/* Its log is cut, and who gave them is told. */
+START_TEST(test_deposed_leader_is_cut)
+{
+	struct group *g = group_new(5, 1 << 20);
+	struct node *old = deposed(g);
+
 	for (int i = 0; i < 30; i++)
 		submit(leader(g));
 	run_for(g, 200 * ms_ns);
@@ -915,13 +921,8 @@ END_TEST
 START_TEST(test_deposed_leader_answers)
 {
 	struct group *g = group_new(7, 1 << 20);
-	struct node *old = elected(g);
+	struct node *old = deposed(g);
 
-	isolate(g, old, true);
-	for (int i = 0; i < 10; i++)
-		submit(old);
-	run_for(g, 3000 * ms_ns);
-	ck_assert_ptr_ne(elected(g), old);
 	isolate(g, old, false);
 	run_for(g, 3000 * ms_ns);
 	ck_assert_uint_eq(g->fate_counts[CANCELED], 10);
