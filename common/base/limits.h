@@ -71,6 +71,7 @@ enum {
 	LIMIT_MOUNT_LINGER_MS = 10 * 1000,  /* how long files that are still open hold up an unmount by signal */
 
 	/* disks that hang: what one holds in the kernel must leave room for the others of its server */
+	LIMIT_DISK_CALLS = 4,               /* blocking calls of one disk: its superblock, a segment, one of its log, its free space */
 	LIMIT_DISK_IOS = 80,                /* reads, writes and syncs of one disk: its queue (64), a log's two writes, a probe, segments' syncs */
 
 	/* chunk servers */

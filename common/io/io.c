@@ -100,6 +100,11 @@ void io_prep_offload(struct io_op *op, enum io_lane lane, void (*run)(struct io_
 	op->offload.lane = (uint8_t)lane;
 }
 
+uint32_t io__lane_workers(enum io_lane lane)
+{
+	return lane == IO_LANE_CPU ? 0 : LIMIT_DISKS_PER_SERVER * (lane == IO_LANE_KV ? 1 : LIMIT_DISK_CALLS);
+}
+
 void io_submit(struct io *io, struct io_op *op)
 {
 	CHECK_MAGIC(io, IO_MAGIC);

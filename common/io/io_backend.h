@@ -10,6 +10,7 @@
 #define COMMON_IO_IO_BACKEND_H
 
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/io/io.h"
 
 enum { IO_MAGIC = 0x10c0de01, IO_OP_MAGIC = 0x10c0de02 };
@@ -79,6 +80,9 @@ static inline void io__complete(struct io_op *op, int64_t result)
 	op->result = result;
 	op->done(op);
 }
+
+/* Workers at most: a call to a disk that hangs keeps its own for ever, and must not keep those of other disks waiting. 0: by the machine. */
+uint32_t io__lane_workers(enum io_lane lane);
 
 size_t io__iov_bytes(const struct iovec *iov, int iov_count);
 /* What is left of iov after `skip` bytes, into out (of IO_IOV_MAX entries); returns its count. */

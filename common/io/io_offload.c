@@ -60,8 +60,8 @@ struct io_pool *io_pool_new(struct io_real *owner)
 		CHECK(pthread_cond_init(&lane->wanted, NULL) == 0);
 	}
 	pool->lanes[IO_LANE_CPU].threads_max = io_pool_cpu_threads();
-	pool->lanes[IO_LANE_FILE].threads_max = 2;
-	pool->lanes[IO_LANE_KV].threads_max = 1;
+	pool->lanes[IO_LANE_FILE].threads_max = io__lane_workers(IO_LANE_FILE);
+	pool->lanes[IO_LANE_KV].threads_max = io__lane_workers(IO_LANE_KV);
 	pool->lanes[IO_LANE_DISK].threads_max = IO_DISK_WORKERS;
 	return pool;
 }

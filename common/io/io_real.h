@@ -16,7 +16,6 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include "common/base/limits.h"
 #include "common/io/io_backend.h"
 #include "common/io/io_heap.h"
 

@@ -223,16 +223,27 @@ static void sim_offload_done(struct sim *sim, struct sim_event *event)
 	sim_timer_due(sim, event);
 }
 
+/* Of the lane: one that is free, or else the one that will be first. NULL: there are as many as are wanted. */
+static uint64_t *sim_worker(struct sim_host *host, uint8_t lane)
+{
+	uint32_t count = io__lane_workers((enum io_lane)lane);
+	uint64_t *first = count ? &host->workers[lane][0] : NULL;
+
+	for (uint32_t i = 1; i < count && *first > host->sim->now_ns; i++)
+		if (host->workers[lane][i] < *first)
+			first = &host->workers[lane][i];
+	return first;
+}
+
 static void sim_offload_run(struct sim *sim, struct sim_event *event)
 {
 	struct io_op *op = sim_op_of_event(event);
 	struct sim_host *host = sim_op_of(op)->host;
 	uint32_t life = host->life;
-	uint64_t end_ns;
+	uint64_t end_ns, *worker = sim_worker(host, op->offload.lane);
 
-	/* One worker serves the KV lane: in order, one at a time. */
-	if (op->offload.lane == IO_LANE_KV && host->kv_free_ns > sim->now_ns) {
-		sim__schedule(sim, event, host->kv_free_ns);
+	if (worker && *worker > sim->now_ns) {
+		sim__schedule(sim, event, *worker);
 		return;
 	}
 	host->cost_ns = 0;
@@ -242,8 +253,8 @@ static void sim_offload_run(struct sim *sim, struct sim_event *event)
 		return;
 	end_ns = sim->now_ns + host->cost_ns + rng_between(&sim->rng, SIM_OFFLOAD_MIN_NS, SIM_OFFLOAD_MAX_NS);
 	host->cost_ns = 0;
-	if (op->offload.lane == IO_LANE_KV)
-		host->kv_free_ns = end_ns;
+	if (worker)
+		*worker = end_ns;
 	sim__op_later(host, op, end_ns, sim_offload_done);
 }
 

@@ -198,7 +198,7 @@ static void sim_host_boot(struct sim_host *host)
 	host->post_first = NULL;
 	host->post_end = &host->post_first;
 	host->busy_until_ns = sim->now_ns;
-	host->kv_free_ns = 0;
+	memset(host->workers, 0, sizeof(host->workers));
 	host->net_free_ns = 0;
 	host->next_port = 32768;
 	rng_init(&host->entropy,

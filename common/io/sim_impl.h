@@ -21,7 +21,7 @@
 #include "common/io/io_heap.h"
 #include "common/io/io_sim.h"
 
-enum { SIM_HOSTS_MAX = 250, SIM_SECTOR = 4096 };
+enum { SIM_HOSTS_MAX = 250, SIM_SECTOR = 4096, SIM_WORKERS_MAX = LIMIT_DISKS_PER_SERVER * LIMIT_DISK_CALLS };
 
 struct sim_inode;
 
@@ -92,7 +92,7 @@ struct sim_host {
 	struct sim_event turn;
 	uint64_t busy_until_ns;
 	uint64_t cost_ns;         /* of synchronous calls in this turn or offload */
-	uint64_t kv_free_ns;      /* the one KV worker */
+	uint64_t workers[IO_LANE_KV + 1][SIM_WORKERS_MAX]; /* of each lane: when it is free */
 	struct list ops;          /* with an event to come */
 	struct list ready, batch; /* have their results; batch: of the turn at hand */
 	struct io_post *post_first, **post_end;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* io_sim: what only the simulator has: cuts, crashes of hosts, and one seed that decides everything. Its disks: test_sim_disk.c. */
 #include "common/base/crc32c.h"
+#include "common/base/limits.h"
 #include "tests/lib/sim_world.h"
 #include "tests/lib/unit.h"
 
@@ -269,5 +270,62 @@ START_TEST(test_run_ends)
 }
 END_TEST
 
-UNIT_MAIN("io_sim", test_cut_and_heal, test_crash_breaks_connections, test_crash_from_inside, test_same_seed_same_hash,
+/* ---- a disk of several that hangs ---- */
+
+enum { CALLS_MAX = LIMIT_DISKS_PER_SERVER * LIMIT_DISK_CALLS };
+
+struct call {
+	struct world_op o;
+	int fd;
+};
+
+static void call_run(struct io_op *op)
+{
+	struct call *call = CONTAINER_OF(CONTAINER_OF(op, struct world_op, op), struct call, o);
+
+	ck_assert_int_eq(io_fdatasync(call->o.w->io, call->fd), 0);
+}
+
+static void call_submit(struct world *w, struct call *call, enum io_lane lane, int fd)
+{
+	*call = (struct call){.fd = fd};
+	io_prep_offload(&call->o.op, lane, call_run, world_done);
+	world_submit(w, &call->o);
+}
+
+/* All that the lane may have under way but one call are to a disk that hangs: the last one, to another, ends. */
+static void stall_lane(struct world *w, enum io_lane lane, int calls, int hung_fd, int fd)
+{
+	static struct call hung[CALLS_MAX];
+	uint64_t from_ns = sim_now_ns(w->sim);
+	struct call call;
+
+	sim_dir_stall(w->io, "/hung", 100ull * 1000000000);
+	for (int i = 0; i < calls - 1; i++)
+		call_submit(w, &hung[i], lane, hung_fd);
+	call_submit(w, &call, lane, fd);
+	WORLD_WAIT(w, &call.o);
+	ck_assert_uint_lt(sim_now_ns(w->sim) - from_ns, 1000000000);
+	ck_assert_int_eq(hung[0].o.done_count, 0);
+	for (int i = 0; i < calls - 1; i++)
+		WORLD_WAIT(w, &hung[i].o);
+	ck_assert_uint_ge(sim_now_ns(w->sim) - from_ns, 100ull * 1000000000);
+}
+
+START_TEST(test_hung_disk_and_lanes)
+{
+	struct world w = sim_world(9);
+	int hung_fd, fd;
+
+	ck_assert_int_eq(io_mkdir(w.io, "/hung", 0755), 0);
+	ck_assert_int_eq(io_mkdir(w.io, "/other", 0755), 0);
+	ck_assert_int_eq(io_open(w.io, "/hung/f", IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &hung_fd), 0);
+	ck_assert_int_eq(io_open(w.io, "/other/f", IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd), 0);
+	stall_lane(&w, IO_LANE_FILE, CALLS_MAX, hung_fd, fd);
+	stall_lane(&w, IO_LANE_KV, LIMIT_DISKS_PER_SERVER, hung_fd, fd);
+	sim_free(w.sim);
+}
+END_TEST
+
+UNIT_MAIN("io_sim", test_hung_disk_and_lanes, test_cut_and_heal, test_crash_breaks_connections, test_crash_from_inside, test_same_seed_same_hash,
 	test_hosts_have_their_own, test_run_ends)
