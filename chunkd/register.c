@@ -346,6 +346,7 @@ static void send_register(struct registrar *r)
 		disk->path = d->dir;
 		disk->capacity_bytes = segments_capacity_bytes(d->segments);
 		disk->storage_class = d->sb.storage_class;
+		disk->failed = d->failed != 0;
 	}
 	m->n_disks = ch->disk_count;
 	m->disks = r->reg_table;

@@ -263,6 +263,7 @@ void metad__register(void *ctx, struct rpc_req *req)
 		out->capacity_bytes = d->capacity_bytes;
 		out->storage_class = (uint8_t)d->storage_class;
 		out->path = text_slice(d->path);
+		out->failed = d->failed;
 		io_random(md->io, out->salt, sizeof(out->salt));
 	}
 	metad__submit_req(md, on_registered, req);

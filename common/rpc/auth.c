@@ -71,6 +71,8 @@ void auth_register(const uint8_t secret[AUTH_SECRET_BYTES], const uint8_t cluste
 		hash_u64(&h, request->disks[i]->capacity_bytes);
 		hash_u64(&h, request->disks[i]->storage_class);
 		hash_text(&h, request->disks[i]->path);
+		if (request->disks[i]->failed) /* as an older build does it where none has failed */
+			hash_u64(&h, 1);
 	}
 	hmac_fini(&h, ret_mac);
 }

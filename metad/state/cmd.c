@@ -263,9 +263,12 @@ static void get_reserve(struct rcursor *r, struct state_cmd *c)
 	c->reserve.count = rcursor_u64(r);
 }
 
+_Static_assert(LIMIT_DISKS_PER_SERVER <= 64, "a bit for each disk of a registration");
+
 static void put_register(struct wcursor *w, const struct state_cmd *c)
 {
 	const struct state_cmd_register *g = &c->register_;
+	uint64_t failed = 0;
 
 	put_uuid(w, &g->uuid);
 	put_bytes(w, g->name);
@@ -281,12 +284,16 @@ static void put_register(struct wcursor *w, const struct state_cmd *c)
 		wcursor_u8(w, g->disks[i].storage_class);
 		wcursor_bytes(w, g->disks[i].salt, STATE_SALT_BYTES);
 		put_bytes(w, g->disks[i].path);
+		failed |= (uint64_t)g->disks[i].failed << i;
 	}
+	if (failed)
+		wcursor_u64(w, failed);
 }
 
 static void get_register(struct rcursor *r, struct state_cmd *c)
 {
 	struct state_cmd_register *g = &c->register_;
+	uint64_t failed;
 
 	get_uuid(r, &g->uuid);
 	g->name = get_bytes(r, STATE_TEXT_BYTES - 1);
@@ -305,6 +312,9 @@ static void get_register(struct rcursor *r, struct state_cmd *c)
 		rcursor_copy(r, g->disks[i].salt, STATE_SALT_BYTES);
 		g->disks[i].path = get_bytes(r, STATE_TEXT_BYTES - 1);
 	}
+	failed = rcursor_left(r) ? rcursor_u64(r) : 0;
+	for (uint32_t i = 0; i < g->disk_count; i++)
+		g->disks[i].failed = failed >> i & 1;
 }
 
 static void put_server_down(struct wcursor *w, const struct state_cmd *c)

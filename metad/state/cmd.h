@@ -75,11 +75,12 @@ enum state_cmd_type {
  *  2: the first that is.
  *  3: the setting disk.damage_limit.
  *  4: the meta row has a version that builds from before 2, which do not look at the cluster version, refuse.
+ *  5: a registration says which disks have failed.
  */
 enum {
 	STATE_ENTRY_VERSION = 1,
 	STATE_CLUSTER_OLDEST = 2,  /* whose rules this binary has */
-	STATE_CLUSTER_VERSION = 4, /* to which it raises a cluster */
+	STATE_CLUSTER_VERSION = 5, /* to which it raises a cluster */
 	STATE_ENTRY_HEADER_BYTES = 16,
 	STATE_CMD_HEADER_BYTES = 8,
 	STATE_COPIES = 256, /* of one command about copies */
@@ -183,6 +184,7 @@ struct state_register_disk {
 	uint8_t storage_class;
 	uint8_t salt[STATE_SALT_BYTES];
 	struct slice path;
+	bool failed; /* it takes part, and is not taken back */
 };
 
 struct state_cmd_register {

@@ -11,6 +11,10 @@
  *
  * A disk that names a number which this cluster never gave to that uuid belongs to another cluster.
  *
+ * A disk that has failed since its server opened it is registered with the others, for its number and generation, and stays what it is: failed, and
+ * out if it was taken out. One that was not known to have failed is down; its heartbeat says why. Else each time that a server has
+ * been away its failed disk would be taken for good, until the next heartbeat.
+ *
  * Of servers of one name only one is up at a time, so that a name means one of them. One that is down gives its name
  * up: a machine that replaces it may have it.
  */
@@ -179,6 +183,22 @@ static int check_disk(struct state *s, const struct state_cmd_register *cmd, uin
 	return 0;
 }
 
+static void take_back(struct state_disk *disk)
+{
+	disk->state = disk->state == STATE_DISK_DRAINING ? STATE_DISK_DRAINING : STATE_DISK_UP;
+	disk->out = false;
+	memset(disk->error, 0, sizeof(disk->error));
+}
+
+static void still_failed(const struct state *s, struct state_disk *disk)
+{
+	if (disk->state == STATE_DISK_FAILED)
+		return;
+	if (disk->state != STATE_DISK_DOWN)
+		disk->down_ms = s->meta.time_ms;
+	disk->state = STATE_DISK_DOWN;
+}
+
 static void register_disk(struct state *s, const struct state_register_disk *d, const struct state_server *server,
 	struct state_disk_result *res)
 {
@@ -195,14 +215,15 @@ static void register_disk(struct state *s, const struct state_register_disk *d, 
 	}
 	disk.server = server->id;
 	disk.domain = server->domain;
-	disk.state = disk.state == STATE_DISK_DRAINING ? STATE_DISK_DRAINING : STATE_DISK_UP;
 	disk.storage_class = d->storage_class;
 	disk.generation = greatest_generation(s, &disk) + 1;
 	disk.capacity_bytes = d->capacity_bytes;
 	memcpy(disk.salt, d->salt, sizeof(disk.salt));
-	disk.out = false;
-	memset(disk.error, 0, sizeof(disk.error));
 	set_text(disk.path, d->path);
+	if (d->failed)
+		still_failed(s, &disk);
+	else
+		take_back(&disk);
 	state__disk_put(s, &disk);
 	res->disk = disk.id;
 	res->generation = disk.generation;

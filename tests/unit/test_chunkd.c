@@ -2,6 +2,7 @@
 /* A chunk server spoken to over connections, registered with a real metad, on simulated hosts. */
 #include "chunkd/daemon.h"
 #include "chunkd/probe.h"
+#include "metad/core.h"
 #include "tests/lib/chunkd_bed.h"
 #include "tests/lib/unit.h"
 
@@ -460,13 +461,24 @@ static void register_again(void)
 /* A disk that failed, for hanging, takes part in a registration; nothing is written to it for that, and nobody waits for it. */
 START_TEST(test_hung_disk_registers_again)
 {
+	const struct state_disk *row;
+	uint64_t generation, out_ms;
+
 	open_two(20);
 	sim_dir_stall(b->host, "/other", 24 * 3600 * SECOND_NS);
 	metad_bed_silence(&b->m, 60 * 1000);
 	ck_assert_str_eq(disk_row("/other")->state, "failed");
+	generation = disk_row("/other")->generation;
+	row = state_disk_at(&b->m.md->state, disk_row("/other")->disk);
+	out_ms = row->out_ms;
+	ck_assert(row->out && out_ms);
 	register_again();
 	ck_assert_str_eq(disk_row("/disk")->state, "up");
 	ck_assert_str_eq(disk_row("/other")->state, "failed");
+	ck_assert_ptr_nonnull(strstr(disk_row("/other")->error, "does not end"));
+	ck_assert_uint_gt(row->generation, generation);
+	ck_assert(row->out);
+	ck_assert_uint_eq(row->out_ms, out_ms);
 	ck_assert(!b->chunkd->disks[1]->identity.busy);
 	metad_bed_silence(&b->m, 60 * 1000);
 	ck_assert_str_eq(disk_row("/disk")->state, "up");

@@ -105,6 +105,53 @@ START_TEST(test_each_registration_a_generation)
 }
 END_TEST
 
+/* Its server was away, or metad: a disk that failed comes along, and nothing of what is known of it is lost. */
+START_TEST(test_failed_disk_registers)
+{
+	const struct state_disk *row;
+	uint64_t out_ms;
+
+	state_bed_open(b);
+	ck_assert_int_eq(one(1, 11, 0, 0), 0);
+	confirm(1, 1, 0);
+	b->cmd.type = STATE_CMD_DISK_FAILED;
+	b->cmd.disk_failed = (struct state_cmd_disk_failed){.disk = 1, .generation = 1, .error = slice_of("it hangs", 8)};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	b->cmd.type = STATE_CMD_TAKE_OUT;
+	b->cmd.take_out.disk = 1;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	out_ms = state_disk_at(&b->s, 1)->out_ms;
+	b->time_ms += 1000;
+	down(1);
+	server(1, "s1");
+	disk(11, 1, 1);
+	b->cmd.register_.disks[0].failed = true;
+	disk(12, 0, 0); /* a new one */
+	disk(13, 0, 0);
+	b->cmd.register_.disks[2].failed = true;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	row = state_disk_at(&b->s, 1);
+	ck_assert_uint_eq(row->generation, 2);
+	ck_assert_uint_eq(row->state, STATE_DISK_FAILED);
+	ck_assert(row->out && row->out_ms == out_ms);
+	ck_assert_str_eq(row->error, "it hangs");
+	ck_assert(!state_disk_counts(&b->s, 1) && state_disk_counts(&b->s, 2) && !state_disk_counts(&b->s, 3));
+	ck_assert_uint_eq(state_disk_at(&b->s, 3)->state, STATE_DISK_DOWN);
+	/* One that was up. */
+	server(1, "s1");
+	disk(12, 2, 1);
+	b->cmd.register_.disks[0].failed = true;
+	ck_assert_int_eq(state_bed_run(b), 0);
+	ck_assert_uint_eq(state_disk_at(&b->s, 2)->state, STATE_DISK_DOWN);
+	ck_assert_uint_eq(state_disk_at(&b->s, 2)->down_ms, b->time_ms);
+	/* Opened again: it is good. */
+	ck_assert_int_eq(one(1, 11, 1, 2), 0);
+	row = state_disk_at(&b->s, 1);
+	ck_assert(row->state == STATE_DISK_UP && !row->out && !row->error[0]);
+	state_bed_close(b);
+}
+END_TEST
+
 START_TEST(test_never_stored_number)
 {
 	state_bed_open(b);
@@ -309,6 +356,6 @@ START_TEST(test_damaged_rows_stop_the_replica)
 }
 END_TEST
 
-UNIT_MAIN("state_disk", test_domains_without_servers_are_given_again, test_each_registration_a_generation,
+UNIT_MAIN("state_disk", test_domains_without_servers_are_given_again, test_each_registration_a_generation, test_failed_disk_registers,
 	test_never_stored_number, test_disk_of_another_cluster, test_same_disk_twice, test_states, test_token_keys_roll,
 	test_unknown_entries_stop_the_replica, test_random_entries_do_no_harm, test_damaged_rows_stop_the_replica)

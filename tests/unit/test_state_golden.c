@@ -200,6 +200,10 @@ static void restored(void)
 	r->disk_count = 1;
 	r->disks[0] = (struct state_register_disk){.uuid.bytes[0] = 101, .disk = 1, .generation = 1, .capacity_bytes = 1ull << 40, .storage_class = 1, .path = slice_of("/d", 2)};
 	run();
+	r->disks[0].generation = b->res.disks[0].generation;
+	r->disks[0].failed = true;
+	b->cmd.type = STATE_CMD_REGISTER;
+	run();
 }
 
 /* What garbage collection would take away is there at the end, too. */
