@@ -90,6 +90,13 @@ struct batcher {
 
 /* ---- fleet: what the leader knows of servers and disks beside their rows ---- */
 
+/* Damaged copies that a disk has confirmed, by half days of state time, so that none is forgotten because a day ends. */
+struct fleet_damage {
+	uint64_t half;  /* number of the last one with any */
+	uint32_t count; /* in it */
+	uint32_t before; /* in the one before it */
+};
+
 struct fleet_disk {
 	uint64_t beat_generation; /* of the last heartbeat; 0: none yet */
 	uint64_t capacity_bytes, chunks;
@@ -98,8 +105,7 @@ struct fleet_disk {
 	uint64_t confirming;          /* generation for which a command is under way */
 	bool failing;                 /* a command is under way */
 	uint64_t slow_until_ms;       /* state time: clients found it slow; 0: never */
-	uint64_t damaged_from_ms;     /* state time from which damaged copies were counted, for a day */
-	uint32_t damaged;             /* that it has confirmed since then */
+	struct fleet_damage damage;
 	bool given_up;                /* for that: its next registration begins the count anew */
 	uint64_t drops_due_ms;        /* state time before which no drop row of the disk is due */
 	uint64_t drops_next_ms;       /* least due time that the running pass over them has seen */
@@ -326,7 +332,7 @@ void metad__note_slow(struct metad *md, const uint32_t *disks, size_t count);
 bool metad__is_slow(const struct metad *md, uint32_t disk);
 /* A copy on the disk was confirmed to be damaged. */
 void metad__note_damaged(struct metad *md, uint32_t disk);
-/* So many were within a day, since it was given up last. */
+/* So many were in the last 12 to 24 hours, since it was given up last. */
 uint32_t metad__damaged(const struct metad *md, uint32_t disk);
 void metad__note_given_up(struct metad *md, uint32_t disk);
 /* It is another generation: what was known of the last one goes, but for the damage that it has done. */

@@ -108,24 +108,26 @@ bool metad__is_slow(const struct metad *md, uint32_t disk)
 	return md->disks[disk].slow_until_ms > metad__now_ms(md);
 }
 
-enum { DAMAGE_MS = 24 * 3600 * 1000 };
+enum { HALF_DAY_MS = 12 * 3600 * 1000 };
 
 uint32_t metad__damaged(const struct metad *md, uint32_t disk)
 {
-	const struct fleet_disk *f = &md->disks[disk];
+	const struct fleet_damage *d = &md->disks[disk].damage;
+	uint64_t half = metad__now_ms(md) / HALF_DAY_MS;
 
-	return metad__now_ms(md) < f->damaged_from_ms + DAMAGE_MS ? f->damaged : 0;
+	if (half == d->half)
+		return d->before + d->count;
+	return half == d->half + 1 ? d->count : 0;
 }
 
 void metad__note_damaged(struct metad *md, uint32_t disk)
 {
-	struct fleet_disk *f = &md->disks[disk];
+	struct fleet_damage *d = &md->disks[disk].damage;
+	uint64_t half = metad__now_ms(md) / HALF_DAY_MS;
 
-	if (metad__damaged(md, disk) == 0) {
-		f->damaged = 0;
-		f->damaged_from_ms = metad__now_ms(md);
-	}
-	f->damaged++;
+	if (half != d->half)
+		*d = (struct fleet_damage){.half = half, .before = metad__damaged(md, disk)};
+	d->count++;
 }
 
 void metad__note_given_up(struct metad *md, uint32_t disk)
@@ -144,8 +146,7 @@ void metad__fleet_registered(struct metad *md, uint32_t disk)
 	*f = (struct fleet_disk){0};
 	if (old.given_up)
 		return;
-	f->damaged = old.damaged;
-	f->damaged_from_ms = old.damaged_from_ms;
+	f->damage = old.damage;
 }
 
 void metad__note_slow(struct metad *md, const uint32_t *disks, size_t count)

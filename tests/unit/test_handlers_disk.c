@@ -225,11 +225,20 @@ static void note_given_up(void *ctx, enum log_level level, const char *line)
 }
 
 /*
- * Damage that is confirmed again and again takes the disk out, over registrations of a server whose network was away; the one after that, as
- * after a repair of the disk, gives it a new chance.
+ * Damage that is confirmed again and again takes the disk out, over registrations of a server whose network was away, and whenever a day
+ * begins; the registration after that, as after a repair of the disk, gives it a new chance.
  */
+static void beat_for(int hours)
+{
+	for (int minutes = 0; minutes < hours * 60; minutes += 5) {
+		metad_bed_sleep(b, 5 * 60 * 1000);
+		bed_beat_all(b, 6);
+	}
+}
+
 START_TEST(test_a_disk_that_damages)
 {
+	static const int hours[6] = {[1] = 24, [2] = 23, [3] = 5, [4] = 5}; /* the first three are forgotten, not the others */
 	uint64_t block;
 	uint32_t index, incarnation;
 
@@ -240,7 +249,7 @@ START_TEST(test_a_disk_that_damages)
 	ck_assert_int_eq(set("disk.damage_limit", "3"), 0);
 	ck_assert_int_eq(set("server.dead_after", "1h"), 0);
 	ck_assert_int_eq(set("server.down_after", "10m"), 0);
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		char path[2] = {(char)('a' + i), 0};
 
 		ck_assert_str_eq(bed_status(b)->disks[0]->state, "up");
@@ -248,12 +257,7 @@ START_TEST(test_a_disk_that_damages)
 		bed_report(b, 1, block, index, incarnation);
 		bed_tell_damaged(b, 1, block, index, incarnation);
 		bed_beat_all(b, 6);
-		if (i == 1) { /* those are forgotten: a day goes by */
-			for (int minutes = 0; minutes < 24 * 60; minutes += 5) {
-				metad_bed_sleep(b, 5 * 60 * 1000);
-				bed_beat_all(b, 6);
-			}
-		}
+		beat_for(hours[i]);
 		metad_bed_silence(b, 1000);
 		if (i == 3)
 			ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
