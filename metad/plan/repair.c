@@ -171,6 +171,14 @@ uint64_t repair_hold(const struct state *s, uint64_t now_ms)
 	return until_ms > now_ms ? until_ms : 0;
 }
 
+/* Its server is silent for so long, or has come back without it. */
+static bool is_away(struct plan_repair *p, const struct state *s, const struct state_disk *disk, uint64_t dead_ms)
+{
+	const struct state_server *server = state_server_at(s, disk->server);
+
+	return server->up ? state_disk_left_out(s, disk) : p->env.silent_ms(p->env.ctx, server->id) >= dead_ms;
+}
+
 /* A disk whose chunks should be rebuilt elsewhere, and may be now. 0: none. */
 static uint32_t disk_to_take_out(struct plan_repair *p, const struct state *s, uint64_t now_ms)
 {
@@ -188,9 +196,7 @@ static uint32_t disk_to_take_out(struct plan_repair *p, const struct state *s, u
 		if (disk->state != STATE_DISK_FAILED && server->maintenance_ms &&
 			now_ms < server->maintenance_ms + dead_ms)
 			continue;
-		if (disk->state != STATE_DISK_FAILED &&
-			(server->up || p->env.silent_ms(p->env.ctx, server->id) < dead_ms ||
-				now_ms < disk->down_ms + dead_ms))
+		if (disk->state != STATE_DISK_FAILED && (!is_away(p, s, disk, dead_ms) || now_ms < disk->down_ms + dead_ms))
 			continue;
 		at_ms = state_take_out_at(s, disk);
 		if (at_ms <= now_ms)

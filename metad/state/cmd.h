@@ -75,12 +75,13 @@ enum state_cmd_type {
  *  2: the first that is.
  *  3: the setting disk.damage_limit.
  *  4: the meta row has a version that builds from before 2, which do not look at the cluster version, refuse.
- *  5: a registration says which disks have failed.
+ *  5: a registration says which disks have failed, and a disk that its server has come back without may be taken out.
  */
 enum {
 	STATE_ENTRY_VERSION = 1,
 	STATE_CLUSTER_OLDEST = 2,  /* whose rules this binary has */
 	STATE_CLUSTER_VERSION = 5, /* to which it raises a cluster */
+	STATE_CLUSTER_LEFT_OUT = 5, /* from which on state_disk_left_out may hold */
 	STATE_ENTRY_HEADER_BYTES = 16,
 	STATE_CMD_HEADER_BYTES = 8,
 	STATE_COPIES = 256, /* of one command about copies */

@@ -379,6 +379,11 @@ uint64_t state_take_out_at(const struct state *s, const struct state_disk *disk)
  * came to that, a second failure domain has to wait: a fault of the network or of ours must not set the whole store
  * in motion. A registration takes it back.
  */
+bool state_disk_left_out(const struct state *s, const struct state_disk *disk)
+{
+	return s->meta.version >= STATE_CLUSTER_LEFT_OUT && disk->state == STATE_DISK_DOWN;
+}
+
 void state__take_out(struct state *s, const struct state_cmd_take_out *cmd, struct state_result *res)
 {
 	const struct state_disk *row = state_disk_at(s, cmd->disk);
@@ -387,7 +392,7 @@ void state__take_out(struct state *s, const struct state_cmd_take_out *cmd, stru
 
 	if (!server)
 		res->status = ERR_NOENT;
-	else if (row->state != STATE_DISK_FAILED && server->up)
+	else if (row->state != STATE_DISK_FAILED && server->up && !state_disk_left_out(s, row))
 		res->status = ERR_STALE;
 	else if (s->meta.time_ms < state_take_out_at(s, row))
 		res->status = ERR_BUSY;
@@ -399,6 +404,6 @@ void state__take_out(struct state *s, const struct state_cmd_take_out *cmd, stru
 	state__disk_put(s, &disk);
 	if (disk.state == STATE_DISK_FAILED)
 		SOMETIMES(state_failed_disk_out);
-	else
+	else if (!server->up)
 		SOMETIMES(state_dead_server_out);
 }

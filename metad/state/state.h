@@ -296,6 +296,8 @@ bool state_name_taken(const struct state *s, const struct uuid *uuid, struct sli
 bool state_disk_counts(const struct state *s, uint32_t disk);
 /* Has it registered since the last restore? Before that it takes nothing new: it would not know which restore it is of. */
 bool state_disk_knows(const struct state *s, const struct state_disk *disk);
+/* Its server is up, or was, and did not name it when it registered last: TAKE_OUT may take it while the server is up, too. */
+bool state_disk_left_out(const struct state *s, const struct state_disk *disk);
 /* State time from which on its failure domain may lose a disk to TAKE_OUT. */
 uint64_t state_take_out_at(const struct state *s, const struct state_disk *disk);
 /* Of a block, by any of its indices (at most one is rebuilt or moved at a time); NULL if there is none. */

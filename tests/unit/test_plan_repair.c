@@ -168,6 +168,46 @@ static void maintenance(uint32_t server, uint64_t for_ms)
 	ck_assert_int_eq(state_bed_run(b), 0);
 }
 
+/* Server 3 registers with this disk alone. */
+static void register_with(uint8_t uuid)
+{
+	struct state_cmd_register *r = &b->cmd.register_;
+
+	b->cmd.type = STATE_CMD_REGISTER;
+	memset(r, 0, sizeof(*r));
+	r->uuid.bytes[0] = 3;
+	r->name = slice_of("chunkd-3", 8);
+	r->domain = slice_of("rack-2", 6);
+	r->address = slice_of("127.0.0.1:1", 11);
+	r->disk_count = 1;
+	r->disks[0] = (struct state_register_disk){
+		.uuid.bytes[0] = uuid, .capacity_bytes = 1ull << 40, .path = slice_of("/disk", 5)};
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+/* A disk that cannot be opened when its server starts: the server is up, and serves others. */
+START_TEST(test_a_disk_that_stays_away)
+{
+	begin(8, 1, 8, 1);
+	register_with(203);
+	pass(300000);
+	register_with(103); /* it was unplugged for a while */
+	pass(599999);
+	ck_assert_uint_eq(next_command(true), 0);
+	register_with(203);
+	pass(599999);
+	ck_assert_uint_eq(next_command(true), 0);
+	pass(1);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	ck_assert_uint_eq(b->cmd.take_out.disk, 3);
+	ck_assert_int_eq(b->res.status, 0);
+	pass(2000);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+	ck_assert_uint_eq(b->cmd.intent.cause, STATE_CAUSE_LOST);
+	finish();
+}
+END_TEST
+
 /* Silent on purpose: nothing is rebuilt before the time is over and the server is dead from then on; nor does it get chunks. */
 START_TEST(test_maintenance)
 {
@@ -648,7 +688,7 @@ START_TEST(test_what_fails_waits_outside)
 }
 END_TEST
 
-UNIT_MAIN("plan_repair", test_a_dead_server, test_maintenance, test_least_margin_first,
+UNIT_MAIN("plan_repair", test_a_dead_server, test_a_disk_that_stays_away, test_maintenance, test_least_margin_first,
 	test_missing_chunks_wait_for_their_writer, test_missing_chunks_of_writers_that_are_gone, test_writers_that_come_during_a_walk,
 	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_the_hold_ends,
 	test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits, test_crowded_blocks_spread,
