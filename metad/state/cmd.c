@@ -301,8 +301,10 @@ static void get_register(struct rcursor *r, struct state_cmd *c)
 	g->domain = get_bytes(r, STATE_TEXT_BYTES - 1);
 	g->version = get_bytes(r, STATE_TEXT_BYTES - 1);
 	g->disk_count = rcursor_u8(r);
-	if (g->disk_count > LIMIT_DISKS_PER_SERVER)
+	if (g->disk_count > LIMIT_DISKS_PER_SERVER) {
 		r->failed = true;
+		return;
+	}
 	for (uint32_t i = 0; i < g->disk_count && !r->failed; i++) {
 		get_uuid(r, &g->disks[i].uuid);
 		g->disks[i].disk = rcursor_u32(r);
