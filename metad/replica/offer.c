@@ -58,7 +58,8 @@ static bool is_over(const struct replica *r)
 {
 	const struct offer *o = &r->offer;
 	const struct raft_peer *peer = peer_of(&r->core, o->message.to);
-	uint64_t now = io_now_ns(r->io), due_ns = o->sent_bytes * s_ns / rate_of(r);
+	uint64_t now = io_now_ns(r->io), rate = rate_of(r);
+	uint64_t due_ns = o->sent_bytes / rate * s_ns + o->sent_bytes % rate * s_ns / rate;
 
 	if (o->unwanted || !leads_still(r) || !peer || peer->state != RAFT_SENDING_SNAPSHOT)
 		return true;
