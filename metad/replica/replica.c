@@ -238,9 +238,8 @@ static int make_log_dir(struct replica *r, struct err *err)
 {
 	int rc = io_mkdir(r->io, r->log_dir, 0700);
 
+	/* Its name is synced with those of the tables' directories, which are made before anything is acknowledged. */
 	rc = rc == ERR_EXIST ? 0 : rc;
-	if (!rc)
-		rc = io_sync_dir(r->io, r->options.dir);
 	return rc ? err_set(err, rc, "%s: cannot make it: %s", r->log_dir, err_text(rc)) : 0;
 }
 
