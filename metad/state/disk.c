@@ -239,14 +239,25 @@ static uint32_t new_disks(struct state *s, const struct state_cmd_register *cmd)
 	return n;
 }
 
-/* Disks of the server that are up become down, but for those of the list. At most LIMIT_DISKS_PER_SERVER can be up. */
-static void disks_down(struct state *s, uint32_t server, const struct state_disk_result *keep, uint32_t keep_count)
+bool state_disk_left_out(const struct state *s, const struct state_disk *disk)
+{
+	return s->meta.version >= STATE_CLUSTER_LEFT_OUT && disk->state == STATE_DISK_DOWN;
+}
+
+/*
+ * Disks of the server that are up become down, but for those of the list. At most LIMIT_DISKS_PER_SERVER can be up. `came_up`: those that were
+ * down with their server are away on their own account from now on.
+ */
+static void disks_down(
+	struct state *s, uint32_t server, bool came_up, const struct state_disk_result *keep, uint32_t keep_count)
 {
 	for (uint32_t i = 1; i < s->disk_cap; i++) {
 		struct state_disk *disk = &s->disks[i];
 		bool kept = false;
 
-		if (disk->id == 0 || disk->server != server || disk->state != STATE_DISK_UP)
+		if (disk->id == 0 || disk->server != server)
+			continue;
+		if (disk->state != STATE_DISK_UP && !(came_up && state_disk_left_out(s, disk)))
 			continue;
 		for (uint32_t j = 0; j < keep_count && !kept; j++)
 			kept = keep[j].status == 0 && keep[j].disk == disk->id;
@@ -262,6 +273,7 @@ void state__register(struct state *s, const struct state_cmd_register *cmd, stru
 {
 	const struct state_server *known = state_server_by_uuid(s, &cmd->uuid);
 	struct state_server server = {0};
+	bool came_up = !known || !known->up;
 	uint32_t good = 0;
 
 	if (cmd->name.len == 0 || cmd->domain.len == 0 || cmd->disk_count == 0) {
@@ -306,7 +318,7 @@ void state__register(struct state *s, const struct state_cmd_register *cmd, stru
 	for (uint32_t i = 0; i < cmd->disk_count; i++)
 		if (!res->disks[i].status)
 			register_disk(s, &cmd->disks[i], &server, &res->disks[i]);
-	disks_down(s, server.id, res->disks, res->count); /* those that it has no more, or that were refused */
+	disks_down(s, server.id, came_up, res->disks, res->count); /* those that it has no more, or that were refused */
 }
 
 /* Its disks keep their state but for those that are up: they count again only after a new registration. */
@@ -324,7 +336,7 @@ void state__server_down(struct state *s, const struct state_cmd_server_down *cmd
 	server = *row;
 	server.up = false;
 	state__server_put(s, &server);
-	disks_down(s, cmd->server, NULL, 0);
+	disks_down(s, cmd->server, false, NULL, 0);
 }
 
 void state__disk_failed(struct state *s, const struct state_cmd_disk_failed *cmd, struct state_result *res)
@@ -379,11 +391,6 @@ uint64_t state_take_out_at(const struct state *s, const struct state_disk *disk)
  * came to that, a second failure domain has to wait: a fault of the network or of ours must not set the whole store
  * in motion. A registration takes it back.
  */
-bool state_disk_left_out(const struct state *s, const struct state_disk *disk)
-{
-	return s->meta.version >= STATE_CLUSTER_LEFT_OUT && disk->state == STATE_DISK_DOWN;
-}
-
 void state__take_out(struct state *s, const struct state_cmd_take_out *cmd, struct state_result *res)
 {
 	const struct state_disk *row = state_disk_at(s, cmd->disk);

@@ -205,6 +205,19 @@ START_TEST(test_a_disk_that_stays_away)
 	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
 	ck_assert_uint_eq(b->cmd.intent.cause, STATE_CAUSE_LOST);
 	finish();
+	/* what its server was silent for does not count against it: it may be plugged in a little later */
+	begin(8, 1, 8, 1);
+	down(3);
+	pass(599999);
+	register_with(203);
+	pass(300000);
+	register_with(203);
+	pass(299999);
+	ck_assert_uint_eq(next_command(true), 0);
+	pass(1);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	ck_assert_uint_eq(b->cmd.take_out.disk, 3);
+	finish();
 }
 END_TEST
 
