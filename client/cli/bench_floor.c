@@ -3,7 +3,7 @@
  * bench_floor: what the disks and one core allow if there were no network and no daemons. Stripe by stripe, STRIPES of them in flight:
  * encode and checksum k data cells into m parity cells, write all k+m with O_DIRECT into files that were fallocated and synced before
  * the clock starts; at the end one fdatasync a file; then once more, in place. Reading checks every unit; a rebuild reads the last k files, decodes the first one and
- * writes it anew, synced.
+ * writes it anew, synced. STRIPES is where more of them make nothing faster: with four the store itself read faster than this floor, by a fifth.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "common/base/mem.h"
 #include "common/io/io.h"
 
-enum { CELL = LIMIT_CELL_BYTES, UNITS = CELL / LIMIT_UNIT_BYTES, STRIPES = 4, SOURCE_BYTES = 256 << 20 };
+enum { CELL = LIMIT_CELL_BYTES, UNITS = CELL / LIMIT_UNIT_BYTES, STRIPES = 16, SOURCE_BYTES = 256 << 20 };
 enum phase { PHASE_PUT, PHASE_GET, PHASE_REBUILD };
 
 struct stripe;
