@@ -30,7 +30,8 @@ static const struct opt opts[] = {
 	{0},
 };
 
-static int up_wait(struct cli *cli, const struct local *local)
+/* Until all chunk servers are there; what cannot be done all the same (too few of them for the policy) is in *ret_errors, mem_free() it. */
+static int up_wait(struct cli *cli, const struct local *local, char **ret_errors)
 {
 	uint64_t deadline = process_clock_ms() + REGISTER_TIMEOUT_MS;
 	char *conf = mem_printf("%s/craton.conf", local->dir);
@@ -46,6 +47,7 @@ static int up_wait(struct cli *cli, const struct local *local)
 			break;
 		}
 		if (status.servers_up >= local->chunkd_count) {
+			*ret_errors = store_status_errors(&status);
 			store_status_fini(&status);
 			break;
 		}
@@ -61,7 +63,7 @@ static int up_wait(struct cli *cli, const struct local *local)
 	return exit_code;
 }
 
-/* The folder's name may hold any bytes but a NUL. */
+/* The folder's name may hold any bytes but a NUL and a line break. */
 static void json_place(struct json *j, const struct local *local)
 {
 	char *conf = mem_printf("%s/craton.conf", local->dir);
@@ -89,6 +91,7 @@ static int up(struct cli *cli, const char *dir, const char *word)
 	struct local wanted = {.chunkd_count = v->chunkd, .capacity_bytes = v->capacity, .policy = v->policy}, local;
 	struct err err = {0};
 	uint64_t started = 0;
+	char *errors = NULL;
 	int exit_code = CLI_OK;
 
 	(void)word;
@@ -105,14 +108,15 @@ static int up(struct cli *cli, const char *dir, const char *word)
 			started += now;
 	}
 	if (exit_code == CLI_OK)
-		exit_code = up_wait(cli, &local);
+		exit_code = up_wait(cli, &local, &errors);
 	if (exit_code == CLI_OK && cli->json)
 		up_json(&local, started);
 	else if (exit_code == CLI_OK)
 		printf("The store runs: 1 metad, %llu chunkd, %s, up to %llu MiB each (%llu of them started now).\n"
-		       "Use it with:   export CRATON_CONF=%s/craton.conf\n",
+		       "Use it with:   export CRATON_CONF=%s/craton.conf\n%s",
 		       (unsigned long long)local.chunkd_count, local.policy, (unsigned long long)(local.capacity_bytes >> 20),
-		       (unsigned long long)started, local.dir);
+		       (unsigned long long)started, local.dir, errors);
+	mem_free(errors);
 	local_fini(&local);
 	return exit_code;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,6 +55,22 @@ static int make_dir(const char *path, mode_t mode, struct err *err)
 {
 	if (mkdir(path, mode) < 0 && errno != EEXIST)
 		return err_set(err, err_from_errno(errno), "cannot make the directory %s: %s", path, strerror(errno));
+	return ERR_OK;
+}
+
+/* Of several that make a store or start its daemons at once the others wait. Until close(*ret_fd). */
+static int lock_dir(const char *dir, int *ret_fd, struct err *err)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || flock(fd, LOCK_EX) < 0) {
+		int r = err_set(err, err_from_errno(errno), "cannot lock %s: %s", dir, strerror(errno));
+
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	*ret_fd = fd;
 	return ERR_OK;
 }
 
@@ -204,8 +221,8 @@ static int check_wanted(const struct local *wanted, struct err *err)
 static int adopt(struct local *local, const struct local *wanted, struct err *err)
 {
 	if (wanted->policy && strcmp(wanted->policy, local->policy))
-		return err_set(err, ERR_EXIST, "this store was made with policy %s; change it with: craton -c %s/craton.conf policy set / %s",
-		               local->policy, local->dir, wanted->policy);
+		return err_set(err, ERR_EXIST, "this store was made with policy %s; change it with: craton policy set / %s -c %s/craton.conf",
+		               local->policy, wanted->policy, local->dir);
 	if (wanted->capacity_bytes && wanted->capacity_bytes != local->capacity_bytes)
 		return err_set(err, ERR_EXIST, "this store was made with a capacity of %llu bytes a chunk server; leave --capacity out",
 		               (unsigned long long)local->capacity_bytes);
@@ -264,15 +281,36 @@ static int check_place(const char *dir, struct err *err)
 	}
 	if (bad)
 		err_set(err, ERR_INVAL, "%s is a folder of the system: give the store one of its own, such as /var/tmp/craton", place);
+	else if (place && (bad = strchr(place, '\n') != NULL))
+		err_set(err, ERR_INVAL, "%s has a line break in its name, which craton.conf cannot hold: choose another folder", place);
 	mem_free(place);
 	return bad ? ERR_INVAL : ERR_OK;
+}
+
+static int make_dirs(const struct local *local, struct err *err)
+{
+	int r = ERR_OK;
+
+	for (uint64_t i = 0; r == ERR_OK && i < local_daemon_count(local); i++) {
+		char name[LOCAL_NAME_BYTES], *sub;
+
+		local_daemon_name(local, i, name);
+		sub = mem_printf("%s/%s", local->dir, name);
+		r = make_dir(sub, 0755, err);
+		mem_free(sub);
+		sub = mem_printf("%s/%s/disk", local->dir, name);
+		if (r == ERR_OK && i > 0)
+			r = make_dir(sub, 0755, err);
+		mem_free(sub);
+	}
+	return r;
 }
 
 int local_create(const char *dir, const struct local *wanted, struct local *ret_local, struct err *err)
 {
 	struct local local = {0};
 	char *real, *path;
-	int r;
+	int r, lock;
 
 	if ((r = check_place(dir, err)) < 0 || (r = check_wanted(wanted, err)) < 0 || (r = make_dir(dir, 0755, err)) < 0)
 		return r;
@@ -280,26 +318,17 @@ int local_create(const char *dir, const struct local *wanted, struct local *ret_
 	if (!real)
 		return err_set(err, err_from_errno(errno), "cannot open %s: %s", dir, strerror(errno));
 	path = mem_printf("%s/local.conf", real);
-	r = access(path, F_OK) == 0 ? ERR_OK : make_new(real, wanted, err);
-	mem_free(path);
-	if (r == ERR_OK)
-		r = local_load(real, &local, err);
-	free(real);
-	if (r < 0)
-		return r;
-	r = adopt(&local, wanted, err);
-	for (uint64_t i = 0; r == ERR_OK && i < local_daemon_count(&local); i++) {
-		char name[LOCAL_NAME_BYTES], *sub;
-
-		local_daemon_name(&local, i, name);
-		sub = mem_printf("%s/%s", local.dir, name);
-		r = make_dir(sub, 0755, err);
-		mem_free(sub);
-		sub = mem_printf("%s/%s/disk", local.dir, name);
-		if (r == ERR_OK && i > 0)
-			r = make_dir(sub, 0755, err);
-		mem_free(sub);
+	r = lock_dir(real, &lock, err);
+	if (r == ERR_OK) {
+		r = access(path, F_OK) == 0 ? ERR_OK : make_new(real, wanted, err);
+		if (r == ERR_OK)
+			r = local_load(real, &local, err);
+		if (r == ERR_OK && (r = adopt(&local, wanted, err)) == ERR_OK)
+			r = make_dirs(&local, err);
+		close(lock);
 	}
+	mem_free(path);
+	free(real);
 	if (r < 0)
 		local_fini(&local);
 	else
@@ -408,17 +437,20 @@ static int start_chunkd(const struct local *local, const char *name, struct err 
 
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err)
 {
-	bool metad = !strncmp(name, "metad", 5);
-	int r;
+	bool metad = !strncmp(name, "metad", 5), runs;
+	int lock, r = lock_dir(local->dir, &lock, err);
 
 	*ret_started = false;
-	if (process_pid(local->dir, name))
-		return process_wait_ready(local->dir, name, START_TIMEOUT_MS, err);
-	if (metad && (r = local_settle_port(local, err)) < 0)
+	if (r < 0)
 		return r;
-	r = metad ? start_metad(local, name, err) : start_chunkd(local, name, err);
+	runs = process_pid(local->dir, name) != 0;
+	if (!runs && metad)
+		r = local_settle_port(local, err);
+	if (!runs && r == ERR_OK)
+		r = metad ? start_metad(local, name, err) : start_chunkd(local, name, err);
+	close(lock); /* from here on process_pid() tells the others */
 	if (r == ERR_OK)
 		r = process_wait_ready(local->dir, name, START_TIMEOUT_MS, err);
-	*ret_started = r == ERR_OK;
+	*ret_started = r == ERR_OK && !runs;
 	return r;
 }

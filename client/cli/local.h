@@ -33,7 +33,7 @@ void local_daemon_name(const struct local *local, uint64_t index, char ret_name[
 /* ERR_NOENT with the known names. */
 int local_check_name(const struct local *local, const char *name, struct err *err);
 
-/* Starts a daemon that does not run and waits until it serves; *ret_started: false if it ran already. */
+/* Starts a daemon that does not run and waits until it serves; *ret_started: false if it ran already, or another `craton local` started it. */
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err);
 /* Gives metad another port if the one on record is taken; rewrites craton.conf. */
 int local_settle_port(struct local *local, struct err *err);

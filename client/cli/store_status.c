@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/mem.h"
 #include "common/base/units.h"
 
 static const char *str(const json_t *o, const char *key)
@@ -54,6 +55,24 @@ void store_status_fini(struct store_status *status)
 {
 	free(status->json);
 	*status = (struct store_status){0};
+}
+
+char *store_status_errors(const struct store_status *status)
+{
+	json_t *root = json_loads(status->json, 0, NULL);
+	char *errors = mem_strdup(""), *more;
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(root, "reasons"), i, o) {
+		if (strcmp(str(o, "severity"), "error"))
+			continue;
+		more = mem_printf("%sBut:           %s (%s)\n", errors, str(o, "text"), str(o, "code"));
+		mem_free(errors);
+		errors = more;
+	}
+	json_decref(root);
+	return errors;
 }
 
 static void print_disk(const json_t *disk, FILE *f)

@@ -242,12 +242,40 @@ def local(store):
     craton = craton_program()
     expect("no store here", [craton, "local", "status", store.dir], FAILED, "local up", env=store.env)
     expect("no such daemon", [craton, "local", "kill", store.store, "chunkd-99"], FAILED, "chunkd-99", env=store.env)
-    expect("kill twice", [craton, "local", "up", store.store, "--policy", "rs-8-3"], FAILED, "rs-4-2", env=store.env)
+    expect("kill twice", [craton, "local", "up", store.store, "--policy", "rs-8-3"], FAILED, "rs-4-2",
+           f"craton policy set / rs-8-3 -c {store.env['CRATON_CONF']}\n", env=store.env)
+    expect("line break", [craton, "local", "up", store.path("line\nbreak")], FAILED, "line break", env=store.env)
+    if os.path.exists(store.path("line\nbreak")):
+        failures.append("local up in a folder that is refused has made it")
     # a capacity that is refused as well, but later: were the folder taken, nothing would be made there all the same
     for place in ("/", "/etc", "/etc/craton-none", "/usr/lib/craton-none", "/var/../var/lib", "/tmp", "/dev"):
         expect("system folder", [craton, "local", "up", place, "--capacity", "1"], FAILED, "folder of the system", "/var/tmp/", env=store.env)
     expect("unwritable", [craton, "local", "up", "/proc/store"], FAILED, "/proc/store", env=store.env)
     expect("another's craton.conf", [craton, "local", "up", store.path("theirs")], FAILED, "craton.conf", env=store.env)
+
+
+def several_at_once(store):
+    """Of several `local start` one starts the daemon, all see it serve, and it can be stopped."""
+    argv = [craton_program(), "local", "start", store.store, "chunkd-5"]
+    for _ in range(5):
+        stopped = subprocess.run([craton_program(), "local", "stop", store.store, "chunkd-5"], env=store.env, capture_output=True, check=False)
+        if stopped.returncode:
+            failures.append(f"what several local starts started cannot be stopped: {stopped.stderr!r}")
+            break
+        starts = [subprocess.Popen(argv, env=store.env, stderr=subprocess.PIPE) for _ in range(6)]
+        said = [s.communicate(timeout=60)[1] for s in starts]
+        if any(s.returncode for s in starts) or not store.pid("chunkd-5"):
+            failures.append(f"several local starts at once: {[s.returncode for s in starts]}, {said}")
+            break
+
+
+def too_few(store):
+    """A store in which nothing can be written says so at once."""
+    where = store.path("alone")
+    said = store.run("local", "up", where, "--chunkd", "1", "--capacity", "256M")
+    store.run("local", "down", where)
+    if b"But: " not in said or b"no-placement" not in said:
+        failures.append(f"local up of one chunk server for rs-4-2: {said!r}")
 
 
 def main():
@@ -260,11 +288,13 @@ def main():
     configuration(store)
     daemons(store)
     local(store)
+    too_few(store)
     if store.run("ls", "-r", "/") != before:
         failures.append("bad input changed the store")
     paths(store)
     destinations(store)
     interrupts(store)
+    several_at_once(store)
     for f in failures:
         print(f"FAILED: {f}")
     print(f"{ran} bad inputs, {len(failures)} answered badly")
