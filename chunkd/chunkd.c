@@ -2,9 +2,10 @@
 /*
  * The daemon put together: disks, a pool of buffers, a server, the registration with metad.
  *
- * Stopping, in this order, each step when the one before has ended: drops and inventory; goodbye to metad; /metrics; the server (requests
- * under way are answered); repairs; gets still waiting for the disk; of each disk its probe, and then the disk (open uploads end, the index is
- * synced); memory. What a disk was given cannot be taken back: of one that hangs all this waits, until the owner ends the process.
+ * Stopping, in this order, each step when the one before has ended: the exchanges about drops and inventory; goodbye to metad; /metrics; the server
+ * (requests under way are answered); repairs; gets still waiting for the disk; of each disk its probe, and then the disk (open uploads end, the
+ * index is synced); memory. What a disk was given cannot be taken back: of one that hangs all this waits, behind the goodbye, until the owner ends the
+ * process.
  */
 #include "chunkd/chunkd.h"
 
@@ -336,7 +337,7 @@ void chunkd_waits_for(const struct chunkd *ch, char *text, size_t text_bytes)
 	for (size_t i = 0; i < ch->disk_count; i++) {
 		const struct disk *d = ch->disks[i];
 
-		if (!d || (sched_depth(&d->sched) == 0 && !d->identity.busy && !(ch->probes && probes_writing(ch->probes, d))))
+		if (!d || (sched_depth(&d->sched) == 0 && !d->identity.busy && !d->drops && !(ch->probes && probes_writing(ch->probes, d))))
 			continue;
 		snprintf(text, text_bytes, "%s does not end what it was given", d->dir);
 		return;

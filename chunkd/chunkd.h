@@ -49,7 +49,7 @@ struct io_addr chunkd_metrics_addr(const struct chunkd *chunkd); /* family 0: no
 bool chunkd_is_registered(const struct chunkd *chunkd);
 size_t chunkd_disk_count(const struct chunkd *chunkd); /* those that it serves */
 /*
- * Ends uploads, syncs, says goodbye to metad, frees; then `stopped`. Waits for a disk that hangs, as long as it does: give it a deadline, and
+ * Says goodbye to metad, ends uploads, syncs, frees; then `stopped`. Waits for a disk that hangs, as long as it does: give it a deadline, and
  * end the process then. What was not acknowledged by then never is.
  */
 void chunkd_stop(struct chunkd *chunkd, void (*stopped)(void *ctx), void *ctx);

@@ -64,7 +64,7 @@ void daemon_handlers_fini(struct chunkd *ch);
 
 /* ---- register.c ---- */
 struct registrar *registrar_new(struct chunkd *ch);
-/* Says goodbye to metad, waits for superblocks being written; then `closed`. */
+/* Says goodbye to metad, whatever is still being written; then `closed`. */
 void registrar_close(struct registrar *registrar, void (*closed)(void *ctx), void *ctx);
 /* There is something to say: the next heartbeat goes soon. */
 void registrar_kick(struct chunkd *ch);

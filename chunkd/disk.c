@@ -373,8 +373,11 @@ static void index_closed(void *ctx)
 	segments_close(d->segments, segments_closed, d);
 }
 
+/* When nothing is being written any more. */
 static void close_index(struct disk *d)
 {
+	if (!d->closed || d->puts || d->identity.busy || d->drops)
+		return;
 	trailer_cache_free(d->trailers);
 	index_close(d->index, index_closed, d);
 }
@@ -384,8 +387,7 @@ static void puts_stopped(void *ctx)
 	struct disk *d = ctx;
 
 	d->puts = NULL;
-	if (!d->identity.busy)
-		close_index(d);
+	close_index(d);
 }
 
 void disk_close(struct disk *d, void (*closed)(void *ctx), void *ctx)
@@ -428,11 +430,14 @@ static void identity_done(struct io_op *op)
 			"disk=%u dir=%s error=%s text=\"no uploads until the file system has some KiB free\"", d->sb.disk,
 			d->dir, err_name(ERR_NOSPC));
 	d->identity.last_code = d->identity.code;
-	if (d->closed && !d->puts) {
-		close_index(d);
-		return;
-	}
-	d->identity.done(d->identity.ctx, d->identity.code);
+	if (d->identity.done)
+		d->identity.done(d->identity.ctx, d->identity.code);
+	close_index(d);
+}
+
+void disk_forget_identity(struct disk *d)
+{
+	d->identity.done = NULL;
 }
 
 void disk_set_identity(
@@ -503,6 +508,8 @@ static void drop_done(struct index_change *change, int code)
 	SOMETIMES(chunkd_copy_dropped);
 	pin_settle(d, pin, &change->row);
 	drop->done(drop, code);
+	d->drops--;
+	close_index(d);
 }
 
 int disk_drop(struct disk *d, const struct copy_id *copy, struct disk_drop *drop)
@@ -519,6 +526,7 @@ int disk_drop(struct disk *d, const struct copy_id *copy, struct disk_drop *drop
 	if (pin->dropping)
 		return ERR_BUSY;
 	pin->dropping = true;
+	d->drops++;
 	trailer_cache_forget(d->trailers, copy);
 	drop->disk = d;
 	drop->change.done = drop_done;

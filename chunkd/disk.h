@@ -64,6 +64,7 @@ struct disk {
 		size_t count, cap;
 	} load;          /* while the index is opened */
 	struct map pins; /* extents being read */
+	uint32_t drops;  /* whose records are on their way */
 	struct {
 		struct io_op op;
 		uint8_t bytes[FORMAT_SUPERBLOCK_BYTES];
@@ -87,7 +88,7 @@ int disk__superblock(
 	struct io *io, const struct disk_options *options, struct format_superblock *ret_sb, struct err *err);
 /* Synchronous; formats an empty directory unless no_format. `err` has one line with cause and next step. */
 int disk_open(struct io *io, const struct disk_options *options, struct disk **ret_disk, struct err *err);
-/* Ends uploads (seals under way are finished). No read is under way. */
+/* Ends uploads; waits for seals, drops and a superblock under way. No read is under way. */
 void disk_close(struct disk *disk, void (*closed)(void *ctx), void *ctx);
 
 void disk_fail(struct disk *disk, int code, const char *what);
@@ -95,6 +96,8 @@ void disk_fail(struct disk *disk, int code, const char *what);
 /* Makes number and generation durable in the superblock, then `done`. One at a time. */
 void disk_set_identity(
 	struct disk *disk, uint32_t number, uint64_t generation, void (*done)(void *ctx, int code), void *ctx);
+/* Whoever asked for the write that is under way goes away: `done` does not come any more. */
+void disk_forget_identity(struct disk *disk);
 
 /* The extent of a row that is being read; it is not given away before disk_unpin, whatever is dropped. */
 void disk_pin(struct disk *disk, const struct index_row *row);

@@ -46,16 +46,21 @@ static bool busy(const struct drops *s)
 	return s->calling || s->running;
 }
 
+/* Drops under way end here when nobody waits for that any more. */
 static void maybe_closed(struct drops *s)
 {
 	void (*closed)(void *ctx) = s->closed;
 	void *ctx = s->closed_ctx;
 
-	if (!s->closing || busy(s))
+	if (!s->closing || s->calling)
 		return;
-	mem_free(s->wishes);
-	mem_free(s);
-	closed(ctx);
+	s->closed = NULL;
+	if (!s->running) {
+		mem_free(s->wishes);
+		mem_free(s);
+	}
+	if (closed)
+		closed(ctx);
 }
 
 /* ---- dropping ---- */

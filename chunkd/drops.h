@@ -24,7 +24,7 @@ struct drops *drops_new(struct chunkd *ch);
 void drops_wanted(struct drops *drops, uint32_t disk);
 /* Orders are being carried out: their records are not durable yet. */
 bool drops_under_way(const struct drops *drops);
-/* Ends the exchange; drops under way are finished. */
+/* Ends the exchange. Does not wait for drops under way, whose disks do (disk_close); it is freed behind the last of them. */
 void drops_close(struct drops *drops, void (*closed)(void *ctx), void *ctx);
 
 #endif

@@ -232,10 +232,7 @@ static void stored(void *ctx, int code)
 		s->disk->registered = true;
 	}
 	s->again = s->number && (code == ERR_NOSPC || (code == 0 && !is_last));
-	if (r->closing)
-		close_step(r);
-	else
-		maybe_registered(r);
+	maybe_registered(r);
 }
 
 /* A disk that failed is let be: a write to it may never end. */
@@ -532,7 +529,7 @@ static void peer_closed(void *ctx)
 
 static void close_step(struct registrar *r)
 {
-	if (any_writing(r) || rpc_call_active(&r->call) || io_pending(&r->timer))
+	if (rpc_call_active(&r->call) || io_pending(&r->timer))
 		return;
 	if (r->beating && !r->said_goodbye) {
 		r->said_goodbye = true;
@@ -547,6 +544,9 @@ void registrar_close(struct registrar *r, void (*closed)(void *ctx), void *ctx)
 	r->closing = true;
 	r->closed = closed;
 	r->closed_ctx = ctx;
+	/* A superblock that is being written, perhaps for ever, is its disk's matter: the others say goodbye. */
+	for (size_t i = 0; i < r->ch->disk_count; i++)
+		disk_forget_identity(r->ch->disks[i]);
 	io_cancel(r->ch->io, &r->timer);
 	rpc_call_cancel(&r->call);
 	close_step(r);

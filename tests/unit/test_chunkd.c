@@ -601,6 +601,31 @@ START_TEST(test_stop_with_a_disk_that_hangs)
 }
 END_TEST
 
+/* A superblock that a disk never finishes is that disk's matter: metad hears at once that the server stops. */
+START_TEST(test_goodbye_beside_a_superblock_that_hangs)
+{
+	bool stopped = false;
+	char text[200];
+
+	open_two(23);
+	sim_cut(b->host, b->m.server_io);
+	metad_bed_silence(&b->m, 25 * 1000);
+	sim_dir_stall(b->host, "/other", 100 * SECOND_NS);
+	sim_heal(b->host, b->m.server_io);
+	metad_bed_silence(&b->m, 10 * 1000);
+	ck_assert_str_eq(disk_row("/disk")->state, "up");
+	ck_assert(b->chunkd->disks[1]->identity.busy);
+	chunkd_stop(b->chunkd, set, &stopped);
+	ck_assert(!run_until(&stopped, 1));
+	ck_assert_str_eq(disk_row("/disk")->state, "down");
+	chunkd_waits_for(b->chunkd, text, sizeof(text));
+	ck_assert_str_eq(text, "/other does not end what it was given");
+	ck_assert(run_until(&stopped, 200));
+	start_chunkd((const char *)b->m.options.secret);
+	bed_close();
+}
+END_TEST
+
 /* What a reader finds does not wait for the next look. */
 START_TEST(test_unreadable_disk_is_looked_at)
 {
@@ -706,7 +731,7 @@ UNIT_MAIN("chunkd", test_put_get_lists_stat_receipt, test_tokens, test_requests_
 	test_metad_comes_and_goes, test_crash_of_the_host, test_odd_numbers, test_no_space_for_the_superblock,
 	test_superblock_that_cannot_be_written_is_told, test_idle_disk_that_is_gone,
 	test_idle_disk_that_does_not_answer, test_idle_disks_that_do_not_answer, test_one_of_two_does_not_answer,
-	test_stop_with_a_disk_that_hangs,
+	test_stop_with_a_disk_that_hangs, test_goodbye_beside_a_superblock_that_hangs,
 	test_second_of_two_does_not_answer, test_pause_is_not_of_the_disk,
 	test_hung_disk_registers_again, test_slow_superblocks, test_superblock_is_overtaken, test_unreadable_disk_is_looked_at,
 	test_one_bad_disk_of_two, test_disk_that_went_bad, test_disk_named_twice, test_wrong_secret_is_said)

@@ -3,9 +3,19 @@
 #include "chunkd/inventory.h"
 
 #include "chunkd/daemon.h"
+#include "chunkd/drops.h"
 #include "metad/core.h"
 #include "tests/lib/chunkd_bed.h"
 #include "tests/lib/unit.h"
+
+/* Five more servers, for blocks that are to lie on distinct ones. */
+static void bed_others(void)
+{
+	for (uint32_t i = 2; i <= 6; i++) {
+		ck_assert_int_eq(bed_register(&b->m, i, b->m.options.secret), 0);
+		ck_assert(!bed_beat(&b->m, i, 0));
+	}
+}
 
 /* Is the copy on the disk? Time may have passed. */
 static bool is_there(uint64_t block, uint32_t incarnation)
@@ -45,8 +55,7 @@ START_TEST(test_orphans_go_below_the_floor_only)
 	uint64_t inode, epoch;
 
 	bed_open(1);
-	for (uint32_t i = 2; i <= 6; i++)
-		ck_assert_int_eq(bed_register(&b->m, i, b->m.options.secret), 0);
+	bed_others();
 	ck_assert_int_eq(bed_open_file(&b->m, "f", false, &inode, &epoch), 0);
 	ck_assert_int_eq(bed_allocate(&b->m, inode, epoch, 1), 0); /* a range of ids is reserved */
 	seal_one(77, 0);
@@ -73,6 +82,49 @@ START_TEST(test_orphans_go_below_the_floor_only)
 	start_chunkd((const char *)b->m.options.secret);
 	b->m.done = false;
 	wait_registered();
+	bed_close();
+}
+END_TEST
+
+static bool is_set(void *ctx)
+{
+	return *(bool *)ctx;
+}
+
+static void set(void *ctx)
+{
+	*(bool *)ctx = true;
+}
+
+/* A drop that a disk never finishes: metad hears at once that the server stops, and the stop ends when the drop does. */
+START_TEST(test_goodbye_beside_a_drop_that_hangs)
+{
+	enum { MINUTE = 60 * 1000 };
+	const uint64_t second_ns = 1000000000;
+	uint64_t inode, epoch;
+	bool stopped = false;
+	char text[200];
+
+	bed_open(4);
+	bed_others();
+	ck_assert_int_eq(bed_open_file(&b->m, "f", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(&b->m, inode, epoch, 1), 0); /* a range of ids is reserved */
+	seal_one(77, 0);
+	bed_gc_start();
+	metad_bed_sleep(&b->m, 37 * MINUTE); /* the floor passes the range, an inventory finds it, the grace runs */
+	sim_dir_stall(b->host, "/disk", 240 * second_ns);
+	metad_bed_sleep(&b->m, 2 * MINUTE);
+	ck_assert(drops_under_way(b->chunkd->drops));
+	chunkd_stop(b->chunkd, set, &stopped);
+	ck_assert(!sim_run(b->m.sim, is_set, &stopped, sim_now_ns(b->m.sim) + second_ns));
+	ck_assert(!state_server_at(&b->m.md->state, state_disk_at(&b->m.md->state, b->disk)->server)->up);
+	chunkd_waits_for(b->chunkd, text, sizeof(text));
+	ck_assert_str_eq(text, "/disk does not end what it was given");
+	ck_assert(sim_run(b->m.sim, is_set, &stopped, sim_now_ns(b->m.sim) + 200 * second_ns));
+	start_chunkd((const char *)b->m.options.secret);
+	b->m.done = false;
+	wait_registered();
+	ck_assert(!is_there(77, 0));
 	bed_close();
 }
 END_TEST
@@ -133,8 +185,7 @@ START_TEST(test_an_order_drops_one_incarnation)
 	uint64_t inode, epoch, offset = 0;
 
 	bed_open(1);
-	for (uint32_t i = 2; i <= 6; i++)
-		ck_assert_int_eq(bed_register(&b->m, i, b->m.options.secret), 0);
+	bed_others();
 	ck_assert_int_eq(bed_open_file(&b->m, "f", false, &inode, &epoch), 0);
 	ck_assert_int_eq(bed_allocate(&b->m, inode, epoch, 1), 0);
 	seal_one(10, 0);
@@ -158,8 +209,7 @@ START_TEST(test_all_that_is_missing_is_told)
 	uint64_t inode, epoch, offset = 0;
 
 	bed_open(1);
-	for (uint32_t i = 2; i <= 6; i++)
-		ck_assert_int_eq(bed_register(&b->m, i, b->m.options.secret), 0);
+	bed_others();
 	ck_assert_int_eq(bed_open_file(&b->m, "f", false, &inode, &epoch), 0);
 	ck_assert_int_eq(bed_allocate(&b->m, inode, epoch, 1), 0);
 	for (uint32_t n = 0; n < LOST; n += 48)
@@ -196,8 +246,7 @@ START_TEST(test_heartbeats_beside_thousands_of_drops)
 	uint32_t server;
 
 	bed_open(1);
-	for (uint32_t i = 2; i <= 6; i++)
-		ck_assert_int_eq(bed_register(&b->m, i, b->m.options.secret), 0);
+	bed_others();
 	ck_assert_int_eq(bed_open_file(&b->m, "f", false, &inode, &epoch), 0);
 	ck_assert_int_eq(bed_allocate(&b->m, inode, epoch, 1), 0);
 	for (uint32_t n = 0; n < COPIES; n++)
@@ -320,6 +369,7 @@ START_TEST(test_a_refused_server_asks_ever_less)
 }
 END_TEST
 
-UNIT_MAIN("inventory", test_orphans_go_below_the_floor_only, test_an_order_drops_one_incarnation,
+UNIT_MAIN("inventory", test_orphans_go_below_the_floor_only, test_goodbye_beside_a_drop_that_hangs,
+	test_an_order_drops_one_incarnation,
 	test_all_that_is_missing_is_told, test_heartbeats_beside_thousands_of_drops,
 	test_status_warns_before_numbers_end, test_exchanges_that_come_to_nothing, test_a_refused_server_asks_ever_less)
