@@ -233,6 +233,7 @@ static void stored(void *ctx, int code)
 	}
 	s->again = s->number && (code == ERR_NOSPC || (code == 0 && !is_last));
 	maybe_registered(r);
+	registrar_kick(r->ch); /* it takes chunks when metad has heard of it */
 }
 
 /* A disk that failed is let be: a write to it may never end. */

@@ -87,7 +87,8 @@ size_t metad__candidates(struct metad *md, uint64_t chunk_bytes, const uint32_t 
 		uint64_t free_bytes;
 
 		if (!disk || disk->state != STATE_DISK_UP || !state_disk_counts(&md->state, id) ||
-			!state_disk_knows(&md->state, disk) || state_in_maintenance(&md->state, disk->server))
+			!state_disk_knows(&md->state, disk) || !metad__disk_reported(md, disk) ||
+			state_in_maintenance(&md->state, disk->server))
 			continue;
 		free_bytes = metad__disk_free(md, disk, chunk_bytes);
 		md->candidates[count++] = (struct place_disk){
@@ -167,7 +168,7 @@ static int placement_error(struct alloc_job *job, uint32_t missing)
 	struct place_result r;
 	bool full = false;
 
-	if (any_registers_soon(job->md))
+	if (any_registers_soon(job->md) || metad__reports_soon(job->md))
 		return ERR_OVERLOADED;
 	for (size_t i = 0; i < job->candidate_count; i++) {
 		full = full || c[i].free_bytes == 0;
@@ -242,6 +243,8 @@ int metad__allocate_blocks(
 		if (status) {
 			reply->missing_domains = places[i].missing_domains;
 			status = placement_error(&job, reply->missing_domains);
+		} else if (places[i].crowded && metad__reports_soon(md)) {
+			status = ERR_OVERLOADED; /* asked for again in a moment it may lie on more domains */
 		}
 	}
 	if (!status)

@@ -98,6 +98,7 @@ struct fleet_damage {
 };
 
 struct fleet_disk {
+	uint64_t registered_ns;   /* in this process; 0: before it */
 	uint64_t beat_generation; /* of the last heartbeat; 0: none yet */
 	uint64_t capacity_bytes, chunks;
 	uint64_t free_bytes
@@ -322,6 +323,13 @@ const struct token_key *metad__token_key(struct metad *md);
 uint64_t metad__disk_capacity(const struct metad *md, const struct state_disk *disk);
 uint64_t metad__disk_free(
 	const struct metad *md, const struct state_disk *disk, uint64_t chunk_bytes); /* 0: any class */
+/*
+ * It has shown that it knows its generation. Until then it takes no new chunks: what it does not serve has room for all of them, and what it
+ * cannot write its superblock on would be asked in vain, again and again.
+ */
+bool metad__disk_reported(const struct metad *md, const struct state_disk *disk);
+/* Any that is up has registered a moment ago, and has not: placements may be better soon. */
+bool metad__reports_soon(const struct metad *md);
 /* What new data leave free on the disk, for repair. */
 uint64_t metad__disk_reserve(const struct metad *md, const struct state_disk *disk);
 /* Percent of the disk in use, rounded down. */

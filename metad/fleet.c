@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fleet: what is known of servers and disks beside their rows: when they were heard, how much room they have, their
- * keys. All of it is the leader's own memory and starts empty: until its first heartbeat a disk is taken to be empty
- * (its chunkd refuses what does not fit), and silence is counted from the start of this process.
+ * keys. All of it is the leader's own memory and starts empty: until its first heartbeat a disk that another process has heard is taken to
+ * be empty (its chunkd refuses what does not fit), and silence is counted from the start of this process.
  */
 #include "metad/core.h"
 
@@ -11,7 +11,7 @@
 #include "common/base/mem.h"
 #include "common/rpc/auth.h"
 
-enum { HEARTBEATS_UNTIL_DOWN = 10, HEARTBEAT_MIN_MS = 20 };
+enum { HEARTBEATS_UNTIL_DOWN = 10, HEARTBEATS_UNTIL_REPORT = 2, HEARTBEAT_MIN_MS = 20 };
 
 static const uint64_t MS_NS = 1000 * 1000;
 static const uint64_t class_limits[METAD_SIZE_CLASSES] = {64 << 10, 4 << 20, UINT64_MAX};
@@ -82,6 +82,25 @@ uint64_t metad__disk_free(const struct metad *md, const struct state_disk *disk,
 	return f->free_bytes[class];
 }
 
+bool metad__disk_reported(const struct metad *md, const struct state_disk *disk)
+{
+	return md->disks[disk->id].beat_generation == disk->generation || disk->confirmed == disk->generation;
+}
+
+bool metad__reports_soon(const struct metad *md)
+{
+	uint64_t now_ns = io_now_ns(md->io), wait_ns = HEARTBEATS_UNTIL_REPORT * metad__heartbeat_ms(md) * MS_NS;
+
+	for (uint32_t id = 1; id < md->state.disk_cap; id++) {
+		const struct state_disk *disk = state_disk_at(&md->state, id);
+		uint64_t from_ns = md->disks[id].registered_ns;
+
+		if (disk && disk->state == STATE_DISK_UP && from_ns && now_ns - from_ns < wait_ns && !metad__disk_reported(md, disk))
+			return true;
+	}
+	return false;
+}
+
 uint64_t metad__disk_reserve(const struct metad *md, const struct state_disk *disk)
 {
 	return metad__disk_capacity(md, disk) / 100 * (100 - state_config(&md->state, CONFIG_DISK_FULL));
@@ -143,7 +162,7 @@ void metad__fleet_registered(struct metad *md, uint32_t disk)
 {
 	struct fleet_disk old = md->disks[disk], *f = &md->disks[disk];
 
-	*f = (struct fleet_disk){0};
+	*f = (struct fleet_disk){.registered_ns = io_now_ns(md->io)};
 	if (old.given_up)
 		return;
 	f->damage = old.damage;

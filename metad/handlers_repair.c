@@ -553,7 +553,7 @@ static uint64_t env_silent(void *ctx, uint32_t server)
 
 static uint64_t env_free(void *ctx, const struct state_disk *disk, uint64_t chunk_bytes)
 {
-	return metad__disk_free(ctx, disk, chunk_bytes);
+	return metad__disk_reported(ctx, disk) ? metad__disk_free(ctx, disk, chunk_bytes) : 0;
 }
 
 static uint32_t env_damaged(void *ctx, uint32_t disk)

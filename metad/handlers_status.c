@@ -297,6 +297,8 @@ static void reasons_placement(struct metad *md, struct answer *a, const struct e
 	size_t count = metad__candidates(md, chunk_bytes, NULL, 0);
 	struct place_result r;
 
+	if (metad__reports_soon(md))
+		return; /* how it is then */
 	if (place_choose(md->candidates, count, policy->k, policy->m, &md->rng, &r)) {
 		reason(a, "no-placement", true,
 			"nothing can be written as %s: %u more failure domains with an up disk and room are needed",

@@ -98,6 +98,7 @@ static inline void bed_open(uint64_t seed)
 	start_chunkd((const char *)b->m.options.secret);
 	wait_registered();
 	ck_assert_int_eq(bed_register(&b->m, 1, b->m.options.secret), 0);
+	ck_assert(!bed_beat(&b->m, 1, 0));
 	b->disk = 1; /* the first to register */
 	ck_assert_uint_eq(b->m.servers[1].disk, 2);
 	o.addr = chunkd_addr(b->chunkd);

@@ -472,10 +472,13 @@ static inline bool bed_beat(struct metad_bed *bed, uint32_t i, int flags)
 	return reply->register_again;
 }
 
+/* And they are heard of once: they take chunks. */
 static inline void bed_register_all(struct metad_bed *bed, uint32_t count)
 {
 	for (uint32_t i = 1; i <= count; i++)
 		ck_assert_int_eq(bed_register(bed, i, bed->options.secret), 0);
+	for (uint32_t i = 1; i <= count; i++)
+		ck_assert(!bed_beat(bed, i, 0));
 }
 
 static inline void bed_beat_all(struct metad_bed *bed, uint32_t count)

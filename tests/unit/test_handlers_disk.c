@@ -117,6 +117,55 @@ START_TEST(test_two_servers_of_one_name)
 }
 END_TEST
 
+/* Is a chunk of the block that was just allocated to lie on the disk, or a spare? */
+static bool is_chosen(uint32_t disk, bool *ret_crowded)
+{
+	const Craton__Allocation *a = ((Craton__AllocateReply *)b->reply)->blocks[0];
+	bool chosen = false;
+
+	*ret_crowded = a->crowded;
+	for (size_t i = 0; i < a->n_targets; i++)
+		chosen |= a->targets[i]->disk == disk;
+	for (size_t i = 0; i < a->n_spares; i++)
+		chosen |= a->spares[i]->disk == disk;
+	return chosen;
+}
+
+/* It may never be able to write its superblock: it takes no chunks before it has shown that it knows its generation. */
+START_TEST(test_a_disk_that_has_not_reported_takes_no_chunks)
+{
+	enum { SERVERS = 6 };
+	uint64_t inode, epoch;
+	bool crowded;
+
+	metad_bed_open_sim(b, 17);
+	for (uint32_t i = 1; i <= SERVERS; i++)
+		ck_assert_int_eq(bed_register(b, i, b->options.secret), 0);
+	ck_assert_int_eq(bed_open_file(b, "f", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), ERR_OVERLOADED); /* it asks again in a moment */
+	bed_beat_all(b, SERVERS);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+	ck_assert(is_chosen(1, &crowded) && !crowded);
+	metad_bed_restart(b); /* which has heard nobody yet, but knows who was heard */
+	ck_assert_int_eq(bed_open_file(b, "g", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+	ck_assert(is_chosen(1, &crowded) && !crowded);
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), ERR_OVERLOADED); /* rather than crowded */
+	metad_bed_sleep(b, 2 * b->heartbeat_ms + 1);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0); /* but not for ever */
+	ck_assert(!is_chosen(1, &crowded) && crowded);
+	metad_bed_restart(b);
+	ck_assert_int_eq(bed_open_file(b, "h", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+	ck_assert(!is_chosen(1, &crowded) && crowded);
+	ck_assert(!bed_beat(b, 1, 0));
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+	ck_assert(is_chosen(1, &crowded) && !crowded);
+	metad_bed_close(b);
+}
+END_TEST
+
 START_TEST(test_copied_server)
 {
 	struct rpc_peer *original;
@@ -274,6 +323,6 @@ START_TEST(test_a_disk_that_damages)
 }
 END_TEST
 
-UNIT_MAIN("handlers_disk", test_registration, test_an_end_is_no_refusal, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name,
+UNIT_MAIN("handlers_disk", test_registration, test_an_end_is_no_refusal, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name, test_a_disk_that_has_not_reported_takes_no_chunks,
 	test_copied_server, test_server_moves_after_silence, test_token_keys_roll_by_the_day,
 	test_a_disk_that_damages)

@@ -212,6 +212,7 @@ START_TEST(test_allocate)
 		ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), ERR_NO_PLACEMENT);
 		ck_assert_uint_eq(((Craton__AllocateReply *)b->reply)->missing_domains, 3 - n);
 		ck_assert_int_eq(bed_register(b, n + 1, b->options.secret), 0);
+		ck_assert(!bed_beat(b, n + 1, 0));
 	}
 	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0); /* three domains: two chunks each */
 	ck_assert(((Craton__AllocateReply *)b->reply)->blocks[0]->crowded);
@@ -520,6 +521,7 @@ START_TEST(test_status)
 	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
 	ck_assert_int_eq(bed_register(b, 2, b->options.secret), 0);
 	ck_assert_int_eq(bed_register(b, 3, b->options.secret), 0);
+	bed_beat_all(b, 3);
 	s = bed_status(b);
 	ck_assert_uint_eq(s->blocks->full, 2);
 	ck_assert_uint_eq(s->n_reasons, 1);
