@@ -529,7 +529,7 @@ void metad__repair_status(struct metad *md, Craton__RepairStatus *ret_status, me
 		say(add, ctx, "repair-off", "repair is turned off: craton config set repair.enabled yes");
 	if (hold)
 		say(add, ctx, "repair-held",
-			"many servers fell silent at once: repair waits %llu s more; if they are gone for good, craton "
+			"many servers fell silent, or came back without disks, at once: repair waits %llu s more; if they are gone for good, craton "
 			"config set repair.mass_hold 0s",
 			(unsigned long long)(ret_status->hold_ms / 1000));
 	if (ret_status->out_wait_ms)

@@ -111,45 +111,43 @@ void repair_assess(const struct state *s, const struct state_block *row, uint64_
 
 /* ---- the fleet ---- */
 
-/* State time when the server stopped being up, as its disks' rows have it; 0: it is up, or has no disk. */
-static uint64_t fell_ms(const struct state *s, const struct state_server *server)
+/* State time when each server stopped being up, or came back without disks that are not out yet, as its disks' rows have it; 0: neither. */
+static void find_falls(const struct state *s, uint64_t fell_ms[STATE_SERVERS])
 {
-	uint64_t fell = 0;
+	memset(fell_ms, 0, STATE_SERVERS * sizeof(fell_ms[0]));
+	for (uint32_t i = 1; i < s->disk_cap; i++) {
+		const struct state_disk *disk = state_disk_at(s, i);
+		const struct state_server *server = disk ? state_server_at(s, disk->server) : NULL;
 
-	if (server->up)
-		return 0;
-	for (uint32_t i = 1; i < s->disk_cap; i++)
-		if (s->disks[i].id && s->disks[i].server == server->id && s->disks[i].down_ms > fell)
-			fell = s->disks[i].down_ms;
-	return fell;
-}
-
-static bool fell_within(const struct state *s, const struct state_server *server, uint64_t from_ms)
-{
-	uint64_t fell = fell_ms(s, server);
-
-	/* in maintenance it went on purpose */
-	return fell && fell >= server->maintenance_ms && fell >= from_ms && fell <= from_ms + REPAIR_MASS_WINDOW_MS;
+		if (!server || (server->up && (disk->out || !state_disk_left_out(s, disk))))
+			continue;
+		if (disk->down_ms > fell_ms[server->id])
+			fell_ms[server->id] = disk->down_ms;
+	}
+	for (uint32_t i = 1; i < s->server_cap; i++)
+		if (s->servers[i].maintenance_ms > fell_ms[i])
+			fell_ms[i] = 0; /* in maintenance it went on purpose */
 }
 
 /* Did too many fall in the window that begins when this server fell? */
-static bool is_mass(const struct state *s, const struct state_server *first)
+static bool is_mass(const struct state *s, const uint64_t fell_ms[STATE_SERVERS], const struct state_server *first)
 {
-	uint64_t from_ms = fell_ms(s, first);
+	uint64_t from_ms = fell_ms[first->id];
 	uint32_t fell = 0, up = 0, domain_fell = 0, domain_up = 0;
 
 	for (uint32_t i = 1; i < s->server_cap; i++) {
 		const struct state_server *server = state_server_at(s, i);
-		bool in;
+		bool in, is_up;
 
 		if (!server)
 			continue;
-		in = fell_within(s, server, from_ms);
+		in = fell_ms[i] >= from_ms && fell_ms[i] <= from_ms + REPAIR_MASS_WINDOW_MS;
+		is_up = server->up && !in;
 		fell += in;
-		up += server->up;
+		up += is_up;
 		if (server->domain == first->domain) {
 			domain_fell += in;
-			domain_up += server->up;
+			domain_up += is_up;
 		}
 	}
 	return (fell > 1 && fell * 10 > fell + up) || (domain_fell > 1 && domain_up == 0);
@@ -157,16 +155,14 @@ static bool is_mass(const struct state *s, const struct state_server *first)
 
 uint64_t repair_hold(const struct state *s, uint64_t now_ms)
 {
-	uint64_t hold_ms = state_config(s, CONFIG_REPAIR_MASS_HOLD), until_ms = 0;
+	uint64_t hold_ms = state_config(s, CONFIG_REPAIR_MASS_HOLD), until_ms = 0, fell_ms[STATE_SERVERS];
 
+	find_falls(s, fell_ms);
 	for (uint32_t i = 1; i < s->server_cap; i++) {
-		const struct state_server *server = state_server_at(s, i);
-		uint64_t fell = server ? fell_ms(s, server) : 0;
-
-		if (!fell || fell + REPAIR_MASS_WINDOW_MS + hold_ms <= now_ms || !is_mass(s, server))
+		if (!fell_ms[i] || fell_ms[i] + REPAIR_MASS_WINDOW_MS + hold_ms <= now_ms || !is_mass(s, fell_ms, &s->servers[i]))
 			continue;
-		if (fell + hold_ms > until_ms)
-			until_ms = fell + hold_ms;
+		if (fell_ms[i] + hold_ms > until_ms)
+			until_ms = fell_ms[i] + hold_ms;
 	}
 	return until_ms > now_ms ? until_ms : 0;
 }

@@ -13,8 +13,8 @@
  * The queue holds the worst of all that can be begun: what finds no target, has failed a moment ago or belongs to a file that
  * nobody can reach any more takes no place from others. A file that is open somewhere is repaired, name or not.
  *
- * Many servers that fall silent within MASS_WINDOW_MS are a fault of something else, or of us: then nothing new is begun for
- * repair.mass_hold. Many are: more than one, and more than a tenth of those that were up; or a whole domain of two or more.
+ * Many servers that fall silent, or come back without disks, within MASS_WINDOW_MS are a fault of something else, or of us: then nothing new is begun
+ * for repair.mass_hold. Many are: more than one, and more than a tenth of those that were up; or a whole domain of two or more.
  * So of eight servers one is repaired at once, two wait.
  */
 #ifndef METAD_PLAN_REPAIR_H
@@ -61,7 +61,7 @@ struct repair_look {
 void repair_assess(const struct state *s, const struct state_block *row, uint64_t now_ms, uint32_t domains,
 	bool writer_gone, struct repair_look *ret_look);
 
-/* State time until which nothing new is begun, as many servers fell silent at once; 0: go on. */
+/* State time until which nothing new is begun, as many servers or their disks went at once; 0: go on. */
 uint64_t repair_hold(const struct state *s, uint64_t now_ms);
 
 /* The leader's own knowledge of the fleet. */

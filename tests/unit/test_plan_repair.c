@@ -495,6 +495,56 @@ START_TEST(test_the_hold_ends)
 }
 END_TEST
 
+/* The server registers another disk in the place of the one that it had. */
+static void come_back_without(uint32_t server)
+{
+	const struct state_server *row = state_server_at(&b->s, server);
+	const char *domain = state_domain_at(&b->s, row->domain)->name;
+	struct state_cmd_register *r = &b->cmd.register_;
+
+	b->cmd.type = STATE_CMD_REGISTER;
+	*r = (struct state_cmd_register){.uuid = row->uuid,
+		.name = slice_of(row->name, strlen(row->name)),
+		.address = slice_of(row->address, strlen(row->address)),
+		.domain = slice_of(domain, strlen(domain)),
+		.disk_count = 1};
+	r->disks[0] = (struct state_register_disk){.uuid.bytes = {(uint8_t)server, 1}, .path = slice_of("/new", 4)};
+	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+/* Their servers are up; it is the same fault. */
+START_TEST(test_many_disks_left_out_at_once_wait)
+{
+	begin(8, 1, 8, 1);
+	come_back_without(3);
+	ck_assert_uint_eq(repair_hold(&b->s, b->time_ms), 0);
+	pass(30000);
+	come_back_without(4);
+	ck_assert_uint_gt(repair_hold(&b->s, b->time_ms), 0);
+	pass(600000);
+	ck_assert_uint_eq(next_command(true), 0);
+	pass(3600 * 1000);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	finish();
+	/* one of them, and one that is silent */
+	begin(8, 1, 8, 1);
+	down(3);
+	come_back_without(4);
+	ck_assert_uint_gt(repair_hold(&b->s, b->time_ms), 0);
+	finish();
+	/* what is out already is no news when its server comes back without it once more */
+	begin(8, 1, 8, 1);
+	come_back_without(3);
+	pass(700000);
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	down(3);
+	come_back_without(3);
+	come_back_without(4);
+	ck_assert_uint_eq(repair_hold(&b->s, b->time_ms), 0);
+	finish();
+}
+END_TEST
+
 START_TEST(test_two_one_after_the_other_do_not_wait)
 {
 	begin(8, 1, 8, 1);
@@ -703,7 +753,7 @@ END_TEST
 
 UNIT_MAIN("plan_repair", test_a_dead_server, test_a_disk_that_stays_away, test_maintenance, test_least_margin_first,
 	test_missing_chunks_wait_for_their_writer, test_missing_chunks_of_writers_that_are_gone, test_writers_that_come_during_a_walk,
-	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_the_hold_ends,
+	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_many_disks_left_out_at_once_wait, test_the_hold_ends,
 	test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits, test_crowded_blocks_spread,
 	test_full_disks_are_no_targets, test_a_target_dies, test_removed_files_are_left_alone,
 	test_open_files_without_a_name_are_repaired, test_without_a_target_they_wait_outside,
