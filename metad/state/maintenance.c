@@ -50,15 +50,19 @@ bool state_in_maintenance(const struct state *s, uint32_t server)
 /* One of another domain that is away, or 0. */
 static uint32_t another_away(struct state *s, const struct state_server *server)
 {
+	bool down[STATE_SERVERS] = {false}, any = false;
+
 	for (uint32_t id = 1; id < s->server_cap; id++) {
 		const struct state_server *other = state_server_at(s, id);
 
 		if (!other || other->domain == server->domain)
 			continue;
-		if (state_in_maintenance(s, id) || (!other->up && state__holds_blocks(s, id)))
+		if (state_in_maintenance(s, id))
 			return id;
+		down[id] = !other->up;
+		any = any || !other->up;
 	}
-	return 0;
+	return any ? state__first_holder(s, down) : 0;
 }
 
 void state__maintenance(struct state *s, const struct state_cmd_maintenance *cmd, struct state_result *res)

@@ -154,15 +154,14 @@ void state_reverse_end(struct state_reverse_walk *w)
 
 /* ---- servers ---- */
 
-static bool any_on(struct state *s, const struct state_block *row, uint32_t server)
+static void mark_holders(struct state *s, const struct state_block *row, bool holds[STATE_SERVERS])
 {
 	for (uint8_t i = 0; i < row->width; i++) {
 		const struct state_disk *disk = row->chunks[i].present ? state_disk_at(s, row->chunks[i].disk) : NULL;
 
-		if (disk && disk->server == server)
-			return true;
+		if (disk)
+			holds[disk->server] = true;
 	}
-	return false;
 }
 
 static bool holds_committed(struct state *s, uint32_t disk)
@@ -176,21 +175,34 @@ static bool holds_committed(struct state *s, uint32_t disk)
 	return holds;
 }
 
-bool state__holds_blocks(struct state *s, uint32_t server)
+static void look_at_recent(struct state *s, bool holds[STATE_SERVERS])
 {
 	struct state_block *row = &s->blocks[0];
 	struct state_key key;
 	struct kv_scan recent;
-	bool holds = false;
 	uint64_t id;
 
-	for (uint32_t disk = 1; disk < s->disk_cap && !holds; disk++)
-		holds = s->disks[disk].id && s->disks[disk].server == server && holds_committed(s, disk);
 	state_key_table(&key, STATE_TABLE_BLOCK);
 	for (kv_seek_recent(s->kv, &recent, state_key_slice(&key));
-		!holds && kv_scan_valid(&recent) && state_key_parse_id(recent.key, STATE_TABLE_BLOCK, &id);
-		kv_scan_next(&recent))
-		holds = state_block_get(s, id, row) == 0 && any_on(s, row, server);
+		kv_scan_valid(&recent) && state_key_parse_id(recent.key, STATE_TABLE_BLOCK, &id); kv_scan_next(&recent))
+		if (state_block_get(s, id, row) == 0)
+			mark_holders(s, row, holds);
 	kv_scan_end(&recent);
-	return holds;
+}
+
+uint32_t state__first_holder(struct state *s, const bool asked[STATE_SERVERS])
+{
+	bool holds[STATE_SERVERS] = {false};
+
+	for (uint32_t id = 1; id < s->disk_cap; id++) {
+		const struct state_disk *disk = state_disk_at(s, id);
+
+		if (disk && asked[disk->server] && !holds[disk->server])
+			holds[disk->server] = holds_committed(s, id);
+	}
+	look_at_recent(s, holds);
+	for (uint32_t id = 1; id < s->server_cap; id++)
+		if (asked[id] && holds[id])
+			return id;
+	return 0;
 }

@@ -375,8 +375,8 @@ void state__disk_failed(struct state *s, const struct state_cmd_disk_failed *cmd
 void state__confirm(struct state *s, const struct state_cmd_confirm *cmd, struct state_result *res);
 void state__token_roll(struct state *s, const struct state_cmd_token_roll *cmd, struct state_result *res);
 void state__block_put(struct state *s, const struct state_block *row);
-/* Has any disk of the server a chunk? Looks at all recent rows of blocks if none has: not for each request. */
-bool state__holds_blocks(struct state *s, uint32_t server);
+/* The least of these servers any disk of which has a chunk; 0: none. Looks at all recent rows of blocks, once: not for each request. */
+uint32_t state__first_holder(struct state *s, const bool asked[STATE_SERVERS]);
 /* The most chunks of the block that one domain holds. */
 uint32_t state__most_in_a_domain(const struct state *s, const struct state_block *row, bool *ret_crowded);
 /* A chunk of the block came or went: its file's raw bytes count what is there. */

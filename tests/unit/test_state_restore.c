@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* restore and maintenance: what a state that comes from a backup must not do again; servers that are away on purpose. */
+#include <time.h>
 #include "common/base/check.h"
 #include "tests/lib/state_bed.h"
 #include "tests/lib/unit.h"
@@ -471,8 +472,54 @@ START_TEST(test_maintenance_beside_one_that_is_down)
 }
 END_TEST
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	ck_assert_int_eq(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t), 0);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The CPU time of one, beside so many servers that are down and hold nothing. */
+static uint64_t maintenance_ns(uint32_t from, uint32_t to)
+{
+	uint64_t took;
+
+	for (uint32_t id = from; id <= to; id++)
+		down(id);
+	took = cpu_ns();
+	ck_assert_int_eq(maintenance(1, 60000), 0);
+	took = cpu_ns() - took;
+	ck_assert_int_eq(maintenance(1, 0), 0);
+	return took;
+}
+
+/* The blocks that are not in the index yet are looked at once, however many servers are down. */
+START_TEST(test_maintenance_beside_many_that_are_down)
+{
+	enum { BLOCKS = 2000, SERVERS = 120, OF_BLOCKS = 6 };
+	uint64_t inode, epoch, block, one, all;
+
+	state_bed_open(b);
+	bed_disks(b, SERVERS, 1);
+	block = bed_reserve(b, BLOCKS);
+	ck_assert_int_eq(bed_create(b, "f", 0), 0);
+	inode = b->res.attr.inode;
+	epoch = b->res.epoch;
+	for (uint64_t i = 0; i < BLOCKS; i++) {
+		bed_commit(b, inode, epoch, false, 0);
+		bed_block(b, block + i, i * STATE_BED_MIB, STATE_BED_MIB);
+		ck_assert_int_eq(state_bed_run(b), 0);
+	}
+	one = maintenance_ns(OF_BLOCKS + 1, OF_BLOCKS + 1);
+	all = maintenance_ns(OF_BLOCKS + 2, SERVERS);
+	ck_assert_msg(all < 20 * one, "one took %lu ns, %d took %lu", one, SERVERS - OF_BLOCKS, all);
+	state_bed_close(b);
+}
+END_TEST
+
 UNIT_MAIN("state_restore", test_ids_go_on_far_beyond, test_ids_of_the_unknown_time_are_closed,
 	test_epochs_of_the_unknown_time_are_fenced, test_sessions_of_the_backup_are_lost,
 	test_intents_of_the_backup_drop_nothing, test_copies_are_kept_for_a_while, test_disks_of_the_unknown_time,
 	test_not_for_ever, test_sibling_of_a_restore, test_maintenance, test_maintenance_ends_with_a_restore,
-	test_maintenance_beside_one_that_is_down)
+	test_maintenance_beside_one_that_is_down, test_maintenance_beside_many_that_are_down)
