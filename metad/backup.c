@@ -6,7 +6,8 @@
  *   id 0 --flush: all that was acknowledged is in the table--> snapshot --> header --> sections of rows --> last section --> closed
  *                                                                  \--not asked for METAD_BACKUP_IDLE_MS--> closed
  *
- * An open snapshot keeps the table from reusing what it frees: hence one at a time, and not for ever.
+ * An open snapshot keeps the table from reusing what it frees: hence one at a time, and not for ever. Where the disk is all but full it ends when the
+ * table needs that room (journal.h), and the client is told.
  */
 #include "metad/core.h"
 
@@ -73,7 +74,7 @@ static void send_part(struct metad *md, struct rpc_req *req, bool end)
 /* What fits a section, from the row that did not fit the one before. ERR_NOENT: no more rows. */
 static int fill(struct metad_backup *b, struct err *err)
 {
-	int rc = 0;
+	int rc = kv_snapshot_check(b->snapshot, err);
 
 	while (rc == 0) {
 		if (!b->pending) {

@@ -227,14 +227,21 @@ static struct journal_entry *first_waiting(struct journal *j)
 	return CONTAINER_OF(LIST_ENTRY(list_pop_front(&j->waiting), struct wal_append, link), struct journal_entry, append);
 }
 
-/* One that finds no room although it is alone is tried: the room is counted for the worst, and waiting would not make any. */
+/*
+ * One that finds no room although it is alone is tried: the room is counted for the worst, and waiting would not make any. Snapshots make way first:
+ * pages that they keep count as room only without them.
+ */
 static bool admits(const struct journal *j)
 {
 	const struct journal_entry *next =
 		CONTAINER_OF(LIST_ENTRY(j->waiting.next, struct wal_append, link), struct journal_entry, append);
 
-	return kv_admits(j->kv, (j->in_log + 1) * j->options.entry_growth_bytes, j->rows_in_log + next->rows) ||
-		(j->in_log == 0 && kv_is_settled(j->kv));
+	if (kv_admits(j->kv, (j->in_log + 1) * j->options.entry_growth_bytes, j->rows_in_log + next->rows))
+		return true;
+	if (j->in_log || !kv_is_settled(j->kv))
+		return false;
+	kv_end_snapshots(j->kv);
+	return true;
 }
 
 static void close_step(struct journal *j);

@@ -44,7 +44,7 @@ struct journal_entry {
 	struct journal *journal;                             /* private */
 	void (*done)(struct journal_entry *entry, int code); /* 0: durable and applied; else never acknowledged */
 };
-/* An entry waits here while the table has no room for what it may bring (kv_admits): nothing is refused. Alone it never waits. */
+/* An entry waits here while the table has no room for what it may bring (kv_admits): nothing is refused. Alone it never waits, and snapshots end for it. */
 void journal_submit(struct journal *journal, struct journal_entry *entry);
 
 struct kv *journal_kv(struct journal *journal);

@@ -78,7 +78,7 @@ struct kv {
 	bool unreadable; /* the backing store failed a read or a renew */
 	bool fatal_told;
 	char fatal_text[ERR_TEXT_BYTES];
-	uint32_t snapshots; /* open */
+	struct list snapshots; /* kv_snapshot, whose pages are kept */
 	bool closing;
 	void (*closed)(void *ctx, int code);
 	void *closed_ctx;
@@ -142,6 +142,7 @@ int kv_open(struct io *io, const struct kv_options *options, struct kv **ret_kv,
 	kv->applied = kv->frozen_applied = applied;
 	io_turn_hook_init(&kv->hook, run_hook);
 	list_init(&kv->waiters);
+	list_init(&kv->snapshots);
 	*ret_kv = kv;
 	*ret_applied = applied;
 	return 0;
@@ -149,7 +150,7 @@ int kv_open(struct io *io, const struct kv_options *options, struct kv **ret_kv,
 
 static void kv_free(struct kv *kv)
 {
-	CHECK(kv->snapshots == 0);
+	CHECK(list_empty(&kv->snapshots));
 	io_turn_hook_remove(kv->io, &kv->hook);
 	kv->backend->close(kv->store);
 	memtable_free(kv->active);
@@ -612,8 +613,9 @@ void kv_scan_end(struct kv_scan *scan)
 /* ---- snapshots ---- */
 
 struct kv_snapshot {
+	struct list link; /* kv->snapshots */
 	struct kv *kv;
-	void *snapshot;
+	void *snapshot; /* NULL: it was ended */
 };
 
 int kv_snapshot_open(struct kv *kv, struct kv_snapshot **ret_snapshot, uint64_t *ret_applied, struct err *err)
@@ -630,21 +632,42 @@ int kv_snapshot_open(struct kv *kv, struct kv_snapshot **ret_snapshot, uint64_t 
 	s = MEM_NEW(struct kv_snapshot);
 	s->kv = kv;
 	s->snapshot = snapshot;
-	kv->snapshots++;
+	list_push_back(&kv->snapshots, &s->link);
 	*ret_snapshot = s;
 	return 0;
 }
 
+int kv_snapshot_check(const struct kv_snapshot *s, struct err *err)
+{
+	return s->snapshot ? 0 : err_set(err, ERR_NOSPC, "the disk is all but full: what was written meanwhile needed the room that this kept");
+}
+
 int kv_snapshot_next(struct kv_snapshot *s, struct slice *ret_key, struct slice *ret_value, struct err *err)
 {
-	return s->kv->backend->snapshot_next(s->kv->store, s->snapshot, ret_key, ret_value, err);
+	int rc = kv_snapshot_check(s, err);
+
+	return rc ? rc : s->kv->backend->snapshot_next(s->kv->store, s->snapshot, ret_key, ret_value, err);
+}
+
+static void end_snapshot(struct kv_snapshot *s)
+{
+	if (!s->snapshot)
+		return;
+	s->kv->backend->snapshot_close(s->kv->store, s->snapshot);
+	s->snapshot = NULL;
+	list_remove(&s->link);
 }
 
 void kv_snapshot_close(struct kv_snapshot *s)
 {
-	s->kv->backend->snapshot_close(s->kv->store, s->snapshot);
-	s->kv->snapshots--;
+	end_snapshot(s);
 	mem_free(s);
+}
+
+void kv_end_snapshots(struct kv *kv)
+{
+	LIST_FOREACH_SAFE(it, &kv->snapshots)
+		end_snapshot(LIST_ENTRY(it, struct kv_snapshot, link));
 }
 
 /* ---- what the owner asks ---- */
@@ -677,7 +700,7 @@ static struct kv_room room_of(const struct kv *kv)
 	struct kv_backend_stats backing;
 
 	kv->backend->stats(kv->store, &backing);
-	backing.room.left_bytes += kv->snapshots ? 0 : backing.room.again_bytes;
+	backing.room.left_bytes += list_empty(&kv->snapshots) ? backing.room.again_bytes : 0;
 	return backing.room;
 }
 

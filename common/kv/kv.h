@@ -150,13 +150,16 @@ bool kv_is_full(struct kv *kv);
 /*
  * All rows as they were after one applied index, while the table goes on changing: for a backup, over as many turns as it takes. What is
  * applied and not committed yet is not in it: flush first. An open snapshot makes the backing store grow, since nothing is overwritten
- * that it may read: end it in good time. Ended before kv_close.
+ * that it may read: end it in good time. Closed before kv_close.
  */
 struct kv_snapshot;
 int kv_snapshot_open(struct kv *kv, struct kv_snapshot **ret_snapshot, uint64_t *ret_applied, struct err *err);
 /* ERR_NOENT behind the last; another error is a damaged row. Valid until the next call. */
 int kv_snapshot_next(struct kv_snapshot *snapshot, struct slice *ret_key, struct slice *ret_value, struct err *err);
 void kv_snapshot_close(struct kv_snapshot *snapshot);
+/* What the open snapshots keep is needed for rows: they give ERR_NOSPC alone from here on, and the last row is gone. They are still to be closed. */
+void kv_end_snapshots(struct kv *kv);
+int kv_snapshot_check(const struct kv_snapshot *snapshot, struct err *err); /* ERR_NOSPC: that has happened */
 
 struct kv_stats {
 	uint64_t memory_bytes, commits, committed_rows, backing_bytes, backing_rows;

@@ -230,12 +230,12 @@ static void run(struct bed *bed, uint64_t end, bool removing)
 	real_loop_wait(&bed->l);
 }
 
+static struct bed bed;
+
 /* A file that cannot grow beyond a limit stands for a file system that is full. */
-START_TEST(test_full)
+static void bed_open(void)
 {
-	enum { BLOCKS_MAX = 400000 };
 	const struct rlimit limit = {LIMIT, LIMIT};
-	static struct bed bed;
 	struct journal_options options = {
 		.backend = &kv_lmdb,
 		.derived = &index_of_disks,
@@ -248,7 +248,6 @@ START_TEST(test_full)
 		.ctx = &bed,
 	};
 	struct err err = {0};
-	uint64_t blocks;
 
 	real_loop_init(&bed.l);
 	rng_init(&bed.rng, 8);
@@ -257,22 +256,66 @@ START_TEST(test_full)
 	signal(SIGXFSZ, SIG_IGN);
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	ck_assert_msg(journal_open(bed.l.io, &options, &bed.journal, &err) == 0, "%s", err.text);
-	for (int round = 0; round < 2; round++) {
-		run(&bed, BLOCKS_MAX, false);
-		blocks = bed.next;
-		ck_assert_uint_lt(blocks, BLOCKS_MAX); /* full by then */
-		ck_assert_uint_gt(blocks, LIMIT / 4096); /* and not before something is there */
-		run(&bed, blocks, true);
-		flush_kv(&bed.l, journal_kv(bed.journal));
-		flush_kv(&bed.l, journal_kv(bed.journal));
-		ck_assert(!kv_is_full(journal_kv(bed.journal)));
-	}
+}
+
+/* Returns how many blocks there are when it is full. */
+static uint64_t fill(void)
+{
+	enum { BLOCKS_MAX = 400000 };
+
+	run(&bed, BLOCKS_MAX, false);
+	ck_assert_uint_lt(bed.next, BLOCKS_MAX);   /* full by then */
+	ck_assert_uint_gt(bed.next, LIMIT / 4096); /* and not before something is there */
+	return bed.next;
+}
+
+static void remove_all(uint64_t blocks)
+{
+	run(&bed, blocks, true);
+	flush_kv(&bed.l, journal_kv(bed.journal));
+	flush_kv(&bed.l, journal_kv(bed.journal));
+	ck_assert(!kv_is_full(journal_kv(bed.journal)));
+}
+
+static void bed_close(void)
+{
 	bed.l.expected = 1;
 	journal_close(bed.journal, real_loop_closed, &bed.l);
 	real_loop_wait(&bed.l);
 	ck_assert_int_eq(bed.l.code, 0);
 	real_loop_fini(&bed.l);
 }
+
+START_TEST(test_full)
+{
+	bed_open();
+	for (int round = 0; round < 2; round++)
+		remove_all(fill());
+	bed_close();
+}
 END_TEST
 
-UNIT_MAIN("kv_room", test_a_commit_takes_no_more, test_full)
+/* What a snapshot keeps is needed for what is removed: that goes on, and the snapshot says why it does not. */
+START_TEST(test_a_snapshot_makes_way)
+{
+	struct kv_snapshot *snapshot;
+	struct slice key, value;
+	uint64_t blocks, applied;
+	struct err err;
+
+	bed_open();
+	blocks = fill();
+	flush_kv(&bed.l, journal_kv(bed.journal));
+	ck_assert_int_eq(kv_snapshot_open(journal_kv(bed.journal), &snapshot, &applied, &err), 0);
+	ck_assert_int_eq(kv_snapshot_next(snapshot, &key, &value, &err), 0);
+	ck_assert_int_eq(kv_snapshot_check(snapshot, &err), 0);
+	remove_all(blocks);
+	ck_assert_int_eq(kv_snapshot_check(snapshot, &err), ERR_NOSPC);
+	ck_assert_int_eq(kv_snapshot_next(snapshot, &key, &value, &err), ERR_NOSPC);
+	kv_snapshot_close(snapshot);
+	remove_all(fill());
+	bed_close();
+}
+END_TEST
+
+UNIT_MAIN("kv_room", test_a_commit_takes_no_more, test_full, test_a_snapshot_makes_way)
