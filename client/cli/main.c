@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 	}
 	c = find(argv[1]);
 	if (!c && argv[1][0] == '-')
-		return cli_usage(&none, "%s stands before the command; its options follow it", argv[1]);
+		return cli_usage(&none, "%s must follow the command that it belongs to: craton COMMAND %s ...", argv[1], argv[1]);
 	if (!c)
 		return no_command(argv[1]);
 	exit_code = run(c, argc - 1, argv + 1);

@@ -42,7 +42,7 @@ def usage(store):
     expect("no command", [craton, "fly"], USAGE, "no command 'fly'\n", env=store.env)
     expect("help on no command", [craton, "help", "fly"], USAGE, "fly", env=store.env)
     expect("misspelled command", [craton, "isnpect", "/x"], USAGE, "did you mean inspect?", env=store.env)
-    expect("option first", [craton, "--json", "ls"], USAGE, "--json stands before the command", env=store.env)
+    expect("option first", [craton, "--json", "ls"], USAGE, "--json must follow the command that it belongs to: craton COMMAND --json ...", env=store.env)
     expect("unknown option", [craton, "put", "--fsat", "a", "b"], USAGE, "fsat", env=store.env)
     expect("gc of what", [craton, "gc", "faster"], USAGE, "faster", env=store.env)
     expect("rewrite what", [craton, "bench", "get", "--rewrite"], USAGE, "put", env=store.env)
