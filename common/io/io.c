@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "common/base/mem.h"
 #include "common/io/io_backend.h"
 #include "common/io/io_real.h"
@@ -246,6 +247,20 @@ void io_random(struct io *io, void *out, size_t len)
 int io_listen(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_addr *ret_bound, struct err *err)
 {
 	return io->v->listen(io, addr, ret_fd, ret_bound, err);
+}
+
+int io_listen_wait(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_addr *ret_bound, struct err *err)
+{
+	enum { TRIES = 200, PAUSE_NS = 50 * 1000 * 1000 };
+	int r = io_listen(io, addr, ret_fd, ret_bound, err);
+
+	for (int i = 1; i < TRIES && r == ERR_ADDRINUSE; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+		r = io_listen(io, addr, ret_fd, ret_bound, err);
+	}
+	if (r == ERR_OK && err)
+		*err = (struct err){0};
+	return r;
 }
 
 void io_close(struct io *io, int fd)

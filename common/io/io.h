@@ -157,6 +157,11 @@ void io_random(struct io *io, void *out, size_t len); /* secrets: getrandom; the
 
 /* Port 0: any; *ret_bound tells. ERR_ADDRINUSE and the like, with the address in err's text. */
 int io_listen(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_addr *ret_bound, struct err *err);
+/*
+ * For the start of a daemon: an address in use is tried again for 10 s, blocking. The kernel may hold the port of a process that was
+ * killed a little longer than it lived, for io_uring is taken down behind it.
+ */
+int io_listen_wait(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_addr *ret_bound, struct err *err);
 /* Any fd. No operation may be in flight on it. */
 void io_close(struct io *io, int fd);
 /* Ends both directions: pending receives and sends complete with 0 or ERR_CONNRESET. */

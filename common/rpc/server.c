@@ -578,7 +578,7 @@ int rpc_server_open(
 	struct rpc_server *s;
 	int fd, code;
 
-	code = io_listen(io, &options->listen, &fd, &bound, err);
+	code = io_listen_wait(io, &options->listen, &fd, &bound, err);
 	if (code)
 		return code;
 	s = MEM_NEW(struct rpc_server);

@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -70,7 +73,19 @@ static void tick(void)
 	nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
 }
 
-static void wait_for_file(struct store *s, const char *path, pid_t pid, char *text, size_t bytes)
+static void show_end(const char *log)
+{
+	char text[4096];
+	int fd = open(log, O_RDONLY);
+	off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+	ssize_t n = fd < 0 ? 0 : pread(fd, text, sizeof(text), size > (off_t)sizeof(text) ? size - (off_t)sizeof(text) : 0);
+
+	fprintf(stderr, "the end of %s:\n%.*s\n", log, (int)(n > 0 ? n : 0), text);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void wait_for_file(const char *path, const char *log, pid_t pid, char *text, size_t bytes)
 {
 	for (time_t end = time(NULL) + WAIT_S; time(NULL) < end; tick()) {
 		FILE *f = fopen(path, "r");
@@ -83,10 +98,34 @@ static void wait_for_file(struct store *s, const char *path, pid_t pid, char *te
 		}
 		if (f)
 			fclose(f);
-		if (waitpid(pid, &status, WNOHANG) == pid)
-			die("a daemon of %s ended at its start: see its log", s->dir);
+		if (waitpid(pid, &status, WNOHANG) == pid) {
+			show_end(log);
+			die("a daemon ended at its start: status %#x", status);
+		}
 	}
+	show_end(log);
 	die("%s did not appear", path);
+}
+
+/* One that is free, below the range from which outgoing connections take theirs: a metad that was killed must find it again. */
+static unsigned free_port(void)
+{
+	enum { PORT_MIN = 20000, PORT_COUNT = 12000, PORT_TRIES = 200 };
+
+	for (int i = 0; i < PORT_TRIES; i++) {
+		uint16_t random;
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
+		struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+		if (fd < 0 || getrandom(&random, sizeof(random), 0) != sizeof(random))
+			die("no port: %s", strerror(errno));
+		sa.sin_port = htons((uint16_t)(PORT_MIN + random % PORT_COUNT));
+		r = bind(fd, (struct sockaddr *)&sa, sizeof(sa));
+		close(fd);
+		if (r == 0)
+			return ntohs(sa.sin_port);
+	}
+	die("no free port from %d to %d", PORT_MIN, PORT_MIN + PORT_COUNT - 1);
 }
 
 void store_start_metad(struct store *s)
@@ -99,7 +138,8 @@ void store_start_metad(struct store *s)
 	snprintf(address, sizeof(address), "%s/address", dir);
 	/* Again under the address that the others know. */
 	f = fopen(address, "r");
-	snprintf(listen, sizeof(listen), "127.0.0.1:0");
+	if (!f)
+		snprintf(listen, sizeof(listen), "127.0.0.1:%u", free_port());
 	if (f && fscanf(f, "%63s", listen) != 1)
 		die("%s is empty", address);
 	if (f)
@@ -108,7 +148,7 @@ void store_start_metad(struct store *s)
 	char *argv[] = {(char *)program("craton-metad", exe), "--dir", dir, "--listen", listen, "-c", s->conf, NULL};
 
 	s->metad = spawn(log, argv);
-	wait_for_file(s, address, s->metad, text, sizeof(text));
+	wait_for_file(address, log, s->metad, text, sizeof(text));
 	snprintf(conf, sizeof(conf), "metad = %s\n", text);
 	f = fopen(s->conf, "r");
 	if (f) {

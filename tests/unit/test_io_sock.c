@@ -4,12 +4,14 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include "common/base/rng.h"
 #include "common/io/io_real.h"
@@ -183,6 +185,38 @@ IO_TEST(test_listen_in_use)
 	io_close(w->io, listener);
 	ck_assert_int_eq(io_listen(w->io, &bound, &other, &again, &err), 0);
 	io_close(w->io, other);
+}
+
+struct holder {
+	int fd;
+};
+
+static void *let_go(void *arg)
+{
+	struct holder *h = arg;
+
+	nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL);
+	close(h->fd);
+	return NULL;
+}
+
+/* A port that is held when a daemon starts, and let go soon: as of one that was killed. */
+IO_TEST(test_listen_wait)
+{
+	struct io_addr bound, again;
+	struct err err = {0};
+	struct holder holder;
+	pthread_t thread;
+	int fd;
+
+	if (w->sim)
+		return; /* its sockets belong to one thread */
+	ck_assert_int_eq(io_listen_wait(w->io, &w->addr, &holder.fd, &bound, &err), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, let_go, &holder), 0);
+	ck_assert_int_eq(io_listen_wait(w->io, &bound, &fd, &again, &err), 0);
+	ck_assert(memcmp(&again, &bound, sizeof(bound)) == 0 && err.code == 0 && !err.text[0]);
+	pthread_join(thread, NULL);
+	io_close(w->io, fd);
 }
 
 IO_TEST(test_many_connections)
@@ -458,7 +492,7 @@ START_TEST(test_connection_to_itself_is_refused)
 END_TEST
 
 UNIT_MAIN("io_sock", IO_TESTS(test_large_transfer), IO_TESTS(test_payload_in_drips), IO_TESTS(test_peer_close),
-	IO_TESTS(test_send_to_closed_peer), IO_TESTS(test_connect_refused), IO_TESTS(test_listen_in_use),
+	IO_TESTS(test_send_to_closed_peer), IO_TESTS(test_connect_refused), IO_TESTS(test_listen_in_use), IO_TESTS(test_listen_wait),
 	IO_TESTS(test_many_connections), IO_TESTS(test_shutdown_ends_pending),
 	IO_TESTS(test_local_connections_are_not_paced), test_sockets_begin_unpaced,
 	test_sockets_begin_as_chosen, test_pacing_by_path, test_no_pacing_by_path, test_addr,
