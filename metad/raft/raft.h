@@ -206,7 +206,8 @@ struct raft_update {
 	 *                   has is not known yet: soon
 	 *   ERR_BUSY        the configuration before this one is not committed yet; of a removal: of the leader itself, which must hand over first
 	 *   ERR_EXIST, ERR_NOENT, ERR_INVAL, ERR_OVERFLOW   the change makes no sense, or there are too many members
-	 *   ERR_STALE       the snapshot is not newer than the log here; of one taken: the log does not go on behind it */
+	 *   ERR_STALE       the snapshot is not newer than the log here; of one taken: the log does not go on behind it
+	 *   ERR_PROTO       the snapshot is of an older term than what is committed here: no leader that works has it */
 	int code;
 	bool meta;              /* core->term or core->vote changed */
 	bool install;           /* the snapshot of SNAPSHOT_READY takes the place of the log */

@@ -51,9 +51,18 @@ static bool is_in_log(const struct raft_turn *t, const struct raft_message *m)
 	return m->snapshot.index <= core->commit;
 }
 
+/* Terms never fall along a log: what lies behind all that is committed here is of no older term. */
+static bool contradicts_log(const struct raft_core *core, const struct raft_message *m)
+{
+	return m->snapshot.index > core->commit &&
+		(m->snapshot.term < core->base_term || m->snapshot.term < raft_term_at(core, core->commit));
+}
+
 void raft__on_snapshot(struct raft_turn *t, const struct raft_message *m)
 {
-	if (is_in_log(t, m))
+	if (contradicts_log(t->core, m))
+		t->core->refused++;
+	else if (is_in_log(t, m))
 		raft__acknowledge(t);
 	else
 		t->update->fetch = true;
@@ -65,6 +74,11 @@ void raft__on_snapshot_ready(struct raft_turn *t, const struct raft_message *m)
 
 	if (core->role == RAFT_LEADER || m->snapshot.term > core->term || is_in_log(t, m)) {
 		t->update->code = ERR_STALE;
+		return;
+	}
+	if (contradicts_log(core, m)) {
+		core->refused++;
+		t->update->code = ERR_PROTO;
 		return;
 	}
 	/* A candidate asked for votes with another log, and of members who may not be those of this one. */

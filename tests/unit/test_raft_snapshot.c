@@ -156,6 +156,34 @@ START_TEST(test_snapshot_that_comes_late)
 }
 END_TEST
 
+/* Terms never fall: one that is behind what is committed here, and of an older term, is a lie. */
+START_TEST(test_snapshot_of_a_term_that_cannot_be)
+{
+	struct raft_message m = snapshot(20, 1);
+	struct raft_event ready = {.type = RAFT_SNAPSHOT_READY, .message = &m},
+			  compacted = {.type = RAFT_COMPACTED, .index = 4, .term = 2};
+
+	begin(3, 5, (struct raft_run[]){{1, 1}, {3, 2}, {6, 3}}, 3, 8, 6);
+	receive(&m);
+	ck_assert(!u.fetch);
+	ck_assert_uint_eq(core.refused, 1);
+	m.snapshot.term = 2; /* entry 6 is of 3 */
+	receive(&m);
+	ck_assert(!u.fetch);
+	step(&ready);
+	ck_assert_int_eq(u.code, ERR_PROTO);
+	ck_assert(!u.install);
+	step(&compacted);
+	m.snapshot.term = 1;
+	step(&ready);
+	ck_assert_int_eq(u.code, ERR_PROTO);
+	ck_assert_uint_eq(core.refused, 4);
+	m.snapshot.term = 3;
+	receive(&m);
+	ck_assert(u.fetch);
+}
+END_TEST
+
 START_TEST(test_snapshot_below_the_base_is_refused)
 {
 	struct raft_event compacted = {.type = RAFT_COMPACTED, .index = 6, .term = 1},
@@ -184,4 +212,4 @@ END_TEST
 UNIT_MAIN("raft_snapshot", test_snapshot_takes_the_place_of_the_log, test_snapshot_does_not_take_what_the_log_has,
 	test_snapshot_for_who_is_too_far_behind, test_snapshot_for_who_was_cut_off,
 	test_candidate_that_installs_a_snapshot_follows, test_snapshot_that_comes_late,
-	test_snapshot_below_the_base_is_refused)
+	test_snapshot_of_a_term_that_cannot_be, test_snapshot_below_the_base_is_refused)
