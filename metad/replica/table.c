@@ -181,20 +181,24 @@ static int read_config(struct table *table, struct err *err)
 	return rc ? err_set(err, rc, "the table does not say who is in the group: %s", err_text(rc)) : 0;
 }
 
-/* Which directory holds what came out of this snapshot. */
+/* Which directory holds what came out of this snapshot. A mark that cannot be read matters if no other one says it. */
 static int find_slot(struct io *io, const char *dir, uint64_t base, uint32_t *ret_slot, struct err *err)
 {
 	uint64_t snapshot;
+	int bad = 0;
 
 	*ret_slot = 0;
 	if (base == 0)
 		return 0;
 	for (; *ret_slot < TABLE_COUNT; ++*ret_slot) {
-		int rc = mark_read(io, dir, *ret_slot, &snapshot, err);
+		int rc = mark_read(io, dir, *ret_slot, &snapshot, bad ? NULL : err);
 
-		if (rc || snapshot == base)
-			return rc;
+		if (rc == 0 && snapshot == base)
+			return 0;
+		bad = bad ? bad : rc;
 	}
+	if (bad)
+		return bad;
 	return err_set(err, ERR_CORRUPT,
 		"%s: the log begins behind the snapshot of entry %" PRIu64 ", whose table is missing; nothing was changed", dir, base);
 }

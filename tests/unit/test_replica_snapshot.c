@@ -30,4 +30,38 @@ START_TEST(test_term_of_snapshot_is_a_lie)
 }
 END_TEST
 
-UNIT_MAIN("replica_snapshot", test_term_of_snapshot_is_a_lie)
+static void damage_mark(struct node *n, uint32_t slot)
+{
+	char path[TABLE_PATH_BYTES];
+
+	table_path("/r", slot, "snapshot", path);
+	ck_assert_int_eq(io_write_file(n->host, path, "damaged", 7, 0600), 0);
+}
+
+/* Which table counts the log says: what lies beside that one keeps nobody from starting. */
+START_TEST(test_mark_beside_is_damaged)
+{
+	struct group *g = trimming_group(51, 0);
+	struct node *away = leave_behind(g);
+	struct replica_options options;
+	struct err err = {0};
+
+	settle(g);
+	ck_assert_uint_gt(wal_meta(replica_log(away->r))->base_index, 0);
+	node_crash(away);
+	sim_host_restart(away->host);
+	damage_mark(away, 0);
+	node_open(away);
+	submit_many(g, 20);
+	settle(g);
+	node_crash(away);
+	sim_host_restart(away->host);
+	damage_mark(away, 1);
+	options = node_options(away);
+	ck_assert_int_eq(replica_open(away->host, &options, &away->r, &err), ERR_CORRUPT);
+	ck_assert_ptr_nonnull(strstr(err.text, "table-1/snapshot: is damaged"));
+	group_free(g);
+}
+END_TEST
+
+UNIT_MAIN("replica_snapshot", test_term_of_snapshot_is_a_lie, test_mark_beside_is_damaged)
