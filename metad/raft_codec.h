@@ -16,8 +16,14 @@
 
 enum {
 	RAFT_CODEC_VERSION = 1,
-	RAFT_LETTER_BYTES_MAX = 768 << 10, /* of a RaftLetter: bodies or a part, and some lines */
+	RAFT_LETTER_BYTES_MAX = 768 << 10, /* of a RaftLetter */
+	RAFT_LETTER_OWN_BYTES = 4 << 10,   /* beside bodies, or the part: their lengths, runs, a configuration, numbers */
 };
+_Static_assert((int)REPLICA_MESSAGE_BYTES_MAX + (int)RAFT_LETTER_OWN_BYTES <= (int)RAFT_LETTER_BYTES_MAX, "any message fits");
+_Static_assert((int)LIMIT_LOG_ENTRY_BYTES + (int)RAFT_LETTER_OWN_BYTES <= (int)RAFT_LETTER_BYTES_MAX, "any entry fits");
+_Static_assert((int)BACKUP_SECTION_BYTES + (int)RAFT_LETTER_OWN_BYTES <= (int)RAFT_LETTER_BYTES_MAX, "any part fits");
+_Static_assert((int)REPLICA_BODIES_MAX * 4 + (int)RAFT_MESSAGE_RUNS_MAX * 24 + (int)RAFT_MEMBERS_MAX * 16 + 256 <= (int)RAFT_LETTER_OWN_BYTES,
+	"so do they");
 
 enum raft_letter_kind { RAFT_LETTER_MESSAGE = 1, RAFT_LETTER_ASK, RAFT_LETTER_PART };
 

@@ -249,11 +249,22 @@ static void replica_free(struct replica *r)
 	mem_free(r);
 }
 
+static int check_options(const struct replica_options *o, struct err *err)
+{
+	if (o->raft.message_bytes > REPLICA_MESSAGE_BYTES_MAX)
+		return err_set(err, ERR_INVAL, "messages of %" PRIu32 " bytes do not fit a letter, which holds %d", o->raft.message_bytes,
+			REPLICA_MESSAGE_BYTES_MAX);
+	return 0;
+}
+
 int replica_open(struct io *io, const struct replica_options *options, struct replica **ret_replica, struct err *err)
 {
-	struct replica *r = MEM_NEW(struct replica);
-	int rc;
+	int rc = check_options(options, err);
+	struct replica *r;
 
+	if (rc)
+		return rc;
+	r = MEM_NEW(struct replica);
 	r->io = io;
 	r->options = *options;
 	if (options->found) {

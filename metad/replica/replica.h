@@ -45,6 +45,7 @@ enum {
 	REPLICA_MESSAGES_MAX =
 		256, /* received, not stepped yet; what comes beyond is dropped, as the network may do too */
 	REPLICA_MESSAGES_BYTES_MAX = 64 << 20, /* of the bodies of these: likewise */
+	REPLICA_MESSAGE_BYTES_MAX = 764 << 10, /* greatest raft.message_bytes: with it a letter is as long as it may be (raft_codec.h) */
 };
 _Static_assert((int)REPLICA_MESSAGES_BYTES_MAX >= (int)REPLICA_BODIES_MAX * (int)LIMIT_LOG_ENTRY_BYTES, "any message fits");
 
@@ -63,7 +64,7 @@ struct replica_role {
 };
 
 struct replica_options {
-	struct raft_options raft;
+	struct raft_options raft; /* message_bytes: at most REPLICA_MESSAGE_BYTES_MAX */
 	const char *dir; /* exists; gets the log and the tables (table.h) */
 	uint64_t segment_bytes;
 	bool buffered;
@@ -101,7 +102,7 @@ struct replica_options {
 struct replica;
 /*
  * Opens log and table; the group is heard of from the loop. ERR_CORRUPT: the two do not belong to each other. ERR_INVAL: a log that is to be
- * founded has taken part in a group.
+ * founded has taken part in a group, or an option is out of its bounds.
  */
 int replica_open(struct io *io, const struct replica_options *options, struct replica **ret_replica, struct err *err);
 /* What was submitted fails with ERR_STOPPED; waits for log and table, frees. */

@@ -234,6 +234,40 @@ START_TEST(test_refused)
 }
 END_TEST
 
+/* As many bodies, terms and members as there may be, and as many bytes: it fits. */
+START_TEST(test_greatest_letter)
+{
+	struct bed *b = bed_new();
+	struct raft_message *m = &b->in.message;
+	uint8_t *bytes = mem_zalloc(REPLICA_MESSAGE_BYTES_MAX);
+
+	m->type = RAFT_APPEND;
+	m->term = RAFT_TERM_MAX - 1;
+	m->append.prev_index = m->append.commit = RAFT_INDEX_MAX - 1 - REPLICA_BODIES_MAX;
+	m->append.prev_term = m->term - RAFT_MESSAGE_RUNS_MAX;
+	m->append.last = RAFT_INDEX_MAX - 1;
+	m->append.run_count = RAFT_MESSAGE_RUNS_MAX;
+	for (uint32_t i = 0; i < RAFT_MESSAGE_RUNS_MAX; i++)
+		m->append.runs[i] = (struct raft_run){m->append.prev_index + 1 + i, m->append.prev_term + 1 + i};
+	m->append.has_config = true;
+	m->append.config = (struct raft_config){.index = m->append.last, .count = RAFT_MEMBERS_MAX, .last_id = UINT64_MAX};
+	for (uint32_t i = 0; i < RAFT_MEMBERS_MAX; i++)
+		m->append.config.members[i] = (struct raft_member){UINT64_MAX - RAFT_MEMBERS_MAX + i, true};
+	b->in.count = REPLICA_BODIES_MAX;
+	for (uint32_t i = 0; i < REPLICA_BODIES_MAX; i++)
+		b->in.bodies[i] = (struct replica_body){raft_message_term(m, m->append.prev_index + 1 + i),
+			slice_of(bytes, REPLICA_MESSAGE_BYTES_MAX / REPLICA_BODIES_MAX)};
+	check_same(b);
+	for (uint32_t i = 0; i < REPLICA_BODIES_MAX; i++)
+		b->in.bodies[i].data = slice_of(bytes, REPLICA_MESSAGE_BYTES_MAX / REPLICA_BODIES_MAX + RAFT_LETTER_OWN_BYTES / REPLICA_BODIES_MAX);
+	mem_free(b->bytes);
+	b->bytes = NULL;
+	ck_assert_int_eq(raft_codec_pack(&b->in, &b->bytes, &b->len), ERR_MSGSIZE);
+	mem_free(bytes);
+	bed_free(b);
+}
+END_TEST
+
 /* Whatever comes from one who has the secret, nothing is believed that the core would stop at. */
 START_TEST(test_nonsense)
 {
@@ -261,4 +295,4 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
-UNIT_MAIN("raft_codec", test_messages, test_snapshot_letters, test_refused, test_nonsense)
+UNIT_MAIN("raft_codec", test_messages, test_snapshot_letters, test_refused, test_greatest_letter, test_nonsense)

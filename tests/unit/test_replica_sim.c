@@ -445,6 +445,23 @@ START_TEST(test_messages_that_wait)
 }
 END_TEST
 
+/* Messages that no letter holds would be lost, each time. */
+START_TEST(test_options_refused)
+{
+	struct group *g = group_new(12, 1 << 20);
+	struct node *n = &g->nodes[0];
+	struct replica_options options = node_options(n);
+	struct replica *r;
+	struct err err;
+
+	options.dir = "/options";
+	options.raft.message_bytes = REPLICA_MESSAGE_BYTES_MAX + 1;
+	ck_assert_int_eq(replica_open(n->host, &options, &r, &err), ERR_INVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "do not fit a letter"));
+	group_free(g);
+}
+END_TEST
+
 static void save_done(struct wal_save *save, int code)
 {
 	ck_assert_int_eq(code, 0);
@@ -850,5 +867,5 @@ UNIT_MAIN("replica_sim", test_replicates, test_follower_refuses, test_founding_a
 	test_laggard_fed_from_log, test_log_is_trimmed, test_log_kept_for_laggards, test_snapshot_for_laggard,
 	test_snapshot_crashes, test_snapshot_of_dead_leader, test_snapshot_rate, test_snapshot_not_believed,
 	test_snapshot_for_nobody, test_snapshot_ends_submits, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
-	test_malformed, test_messages_that_wait, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_reads, test_withdraw,
+	test_malformed, test_messages_that_wait, test_options_refused, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_reads, test_withdraw,
 	test_histories)
