@@ -24,6 +24,7 @@ int replica__read(struct replica *r, struct reader *reader, uint64_t from, uint6
 
 	CHECK(!reader->busy && !reader->ready);
 	reader->r = r;
+	reader->held = false;
 	reader->read = (struct wal_read){.from = from, .to = to, .max_bytes = max_bytes, .done = read_done};
 	rc = wal_read(r->wal, &reader->read);
 	reader->busy = rc == 0;
@@ -203,26 +204,40 @@ static void answer(struct replica *r, uint64_t index, uint64_t term)
 	}
 }
 
+/* An entry's body was looked at when it came, or was opened. ret_commands: what apply gets of it. */
+static enum body_kind open_body(uint64_t index, struct slice data, struct raft_config *ret_config, struct slice *ret_commands)
+{
+	enum body_kind kind;
+
+	CHECK(body_decode(data, index, &kind, ret_config) == 0);
+	*ret_commands = kind == BODY_COMMANDS ? slice_of(data.data + 1, data.len - 1) : slice_of(NULL, 0);
+	return kind;
+}
+
 /* False: it waits until a commit of the table has made room. */
-static bool has_room(const struct replica *r)
+static bool has_room(const struct replica *r, uint64_t index, struct slice data)
 {
 	struct kv *kv = table_kv(r->table);
+	struct raft_config config;
+	struct slice commands;
+	enum body_kind kind = open_body(index, data, &config, &commands);
+	uint64_t rows = r->options.rows ? r->options.rows(r->options.ctx, kind, commands) : 0;
 
-	return kv_admits(kv, r->options.growth_bytes, 0) || kv_is_settled(kv); /* rows count where room_bytes is set */
+	rows += kind == BODY_CONFIG; /* the group's */
+	return kv_admits(kv, r->options.growth_bytes, rows) || kv_is_settled(kv);
 }
 
 static void apply_one(struct replica *r, uint64_t index, uint64_t term, struct slice data)
 {
 	struct kv *kv = table_kv(r->table);
 	struct raft_config config;
-	enum body_kind kind;
+	struct slice commands;
+	enum body_kind kind = open_body(index, data, &config, &commands);
 	const char *text;
 	struct err err = {0};
 	int rc;
 
-	CHECK(body_decode(data, index, &kind, &config) == 0);
-	rc = r->options.apply(r->options.ctx, kv, index, term, kind,
-		kind == BODY_COMMANDS ? slice_of(data.data + 1, data.len - 1) : slice_of(NULL, 0), &err);
+	rc = r->options.apply(r->options.ctx, kv, index, term, kind, commands, &err);
 	/* A row that could not be read may have gone into what was written. */
 	if (!rc && (rc = kv_failure(kv, &text)))
 		err_set(&err, rc, "%s", text);
@@ -238,15 +253,16 @@ static void apply_one(struct replica *r, uint64_t index, uint64_t term, struct s
 static bool apply_read(struct replica *r)
 {
 	struct reader *reader = &r->apply_reader;
-	uint64_t index, term;
-	struct slice data;
 
 	while (reader->code == 0) {
-		if (!has_room(r))
-			return false;
-		if (!wal_read_next(&reader->read, &index, &term, &data))
+		if (!reader->held)
+			reader->held = wal_read_next(&reader->read, &reader->index, &reader->term, &reader->data);
+		if (!reader->held)
 			break;
-		apply_one(r, index, term, data);
+		if (!has_room(r, reader->index, reader->data))
+			return false;
+		reader->held = false;
+		apply_one(r, reader->index, reader->term, reader->data);
 		/* Who was told of its end may have closed: then the reader has ended. */
 		if (r->closing || r->stopped)
 			return true;
@@ -269,7 +285,7 @@ bool replica__apply_work(struct replica *r)
 		return false;
 	e = cache_at(&r->cache, next);
 	if (e) {
-		if (!has_room(r))
+		if (!has_room(r, e->append.index, e->append.data))
 			return false;
 		apply_one(r, e->append.index, e->append.term, e->append.data);
 		return true;

@@ -262,6 +262,7 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 	int rc = check_options(options, err);
 	struct replica *r;
 
+	CHECK(options->rows || !options->kv.room_bytes);
 	if (rc)
 		return rc;
 	r = MEM_NEW(struct replica);
@@ -417,7 +418,7 @@ void replica__end_reader(struct reader *reader)
 {
 	if (reader->ready)
 		wal_read_end(&reader->read);
-	reader->ready = false;
+	reader->ready = reader->held = false;
 }
 
 void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void *ctx)

@@ -72,6 +72,11 @@ struct replica_options {
 	const struct raft_config *found; /* of a founder whose log is empty: the first entry; NULL: who joins */
 	struct kv_options kv;            /* of the table; but dir, on_fatal and ctx */
 	uint64_t growth_bytes;           /* the most by which one entry's apply lets the table's memory grow */
+	/*
+	 * Rows that apply of this may write at most, those that follow from them (kv_derived) counted: it waits until they surely find room
+	 * (kv_admits). Only of a table that minds its room (kv.room_bytes); else NULL.
+	 */
+	uint64_t (*rows)(void *ctx, enum body_kind kind, struct slice data);
 	uint64_t keep_bytes;             /* of the log, at its end: stay when the table has them */
 	uint32_t cache_bytes;            /* of bodies that are durable and kept all the same */
 	uint64_t snapshot_bytes_per_s;   /* at which a snapshot is given away; 0: 32 MiB */

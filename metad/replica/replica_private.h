@@ -21,6 +21,9 @@ struct reader {
 	struct replica *r;
 	bool busy, ready; /* on its way; ended, and the pump is to look at it */
 	int code;
+	bool held; /* of apply: this entry was given out, and waits for room */
+	uint64_t index, term;
+	struct slice data;
 };
 
 /* A message that is to be filled, for one member: at most one of a term, and that of an earlier one is void. */

@@ -17,7 +17,7 @@
 #include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 
-enum { NODES = 5, FOUNDERS = 3, INDICES = 1 << 16, STAMPS = 1 << 16, PADDING = 6000 };
+enum { NODES = 5, FOUNDERS = 3, INDICES = 1 << 16, STAMPS = 1 << 16, PADDING = 6000, GROWTH_BYTES = 64 << 10 };
 static const uint64_t ms_ns = 1000000;
 static const struct raft_config members = {
 	.index = 1, .count = FOUNDERS, .members = {{1, true}, {2, true}, {3, true}}, .last_id = FOUNDERS};
@@ -64,6 +64,7 @@ struct group {
 	void (*lie)(struct group *g, struct raft_message *m);       /* likewise */
 	void (*adjust)(struct node *n, struct replica_options *o);  /* NULL, or before an open */
 	uint64_t tampered;
+	uint32_t rows; /* that apply of an entry is said to write; 0: nothing is said */
 	uint64_t read_counts[3]; /* served, refused, stopped */
 };
 
@@ -278,6 +279,7 @@ static inline int on_apply(void *ctx, struct kv *kv, uint64_t index, uint64_t te
 	ck_assert_uint_eq(index, n->applied + 1);
 	check_trimmed(n);
 	ck_assert_uint_le(index, wal_durable_index(replica_log(n->r)));
+	ck_assert(!g->rows || kv_is_settled(kv) || kv_admits(kv, GROWTH_BYTES, g->rows));
 	if (replica_core(n->r)->config.index <= index || replica_core(n->r)->config.count == FOUNDERS)
 		check_quorum(g, &replica_core(n->r)->config, index, term);
 	(void)err;
@@ -337,7 +339,7 @@ static inline struct replica_options node_options(struct node *n)
 		.cluster = "of these tests",
 		.found = n->id <= FOUNDERS ? &members : NULL,
 		.kv = {.backend = &kv_mem, .freeze_ms = 20},
-		.growth_bytes = 64 << 10,
+		.growth_bytes = GROWTH_BYTES,
 		.keep_bytes = n->g->keep_bytes,
 		.cache_bytes = n->g->cache_bytes,
 		.snapshot_bytes_per_s = n->g->rate,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A group of three replicas through all that may befall it. */
+#include "common/kv/kv_backend.h"
 #include "tests/lib/replica_group.h"
 
 /* The example of use: three found a group, one leads, what it takes is applied by all. */
@@ -462,6 +463,50 @@ START_TEST(test_options_refused)
 }
 END_TEST
 
+/* A store that is all but full: what the rows of an entry may take of it is much of what is left. */
+static void tight_stats(void *store, struct kv_backend_stats *ret_stats)
+{
+	kv_mem.stats(store, ret_stats);
+	ret_stats->room =
+		(struct kv_room){.left_bytes = 5 << 19, .page_bytes = 4096, .leaf_pages = 1000, .branch_pages = 10, .depth = 2, .own_bytes = 1 << 20};
+}
+
+static uint64_t rows_of(void *ctx, enum body_kind kind, struct slice data)
+{
+	ck_assert((kind == BODY_COMMANDS) == (data.len > 0));
+	return ((struct node *)ctx)->g->rows;
+}
+
+static struct kv_backend tight;
+
+static void make_tight(struct node *n, struct replica_options *o)
+{
+	(void)n;
+	o->kv.backend = &tight;
+	o->kv.room_bytes = 1;
+	o->rows = rows_of;
+}
+
+/* An entry is applied when its rows surely find room in the store, or alone; from memory, and read back from the log. */
+START_TEST(test_rows_find_room)
+{
+	struct group *g = group_new(13, 4 << 10);
+
+	tight = kv_mem;
+	tight.stats = tight_stats;
+	for (uint32_t i = 0; i < g->count; i++)
+		node_crash(&g->nodes[i]);
+	g->adjust = make_tight;
+	g->rows = 100;
+	settle(g);
+	submit_many(g, 300);
+	isolate(g, &g->nodes[elected(g)->id % g->count], true);
+	submit_many(g, 300);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
 static void save_done(struct wal_save *save, int code)
 {
 	ck_assert_int_eq(code, 0);
@@ -867,5 +912,5 @@ UNIT_MAIN("replica_sim", test_replicates, test_follower_refuses, test_founding_a
 	test_laggard_fed_from_log, test_log_is_trimmed, test_log_kept_for_laggards, test_snapshot_for_laggard,
 	test_snapshot_crashes, test_snapshot_of_dead_leader, test_snapshot_rate, test_snapshot_not_believed,
 	test_snapshot_for_nobody, test_snapshot_ends_submits, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
-	test_malformed, test_messages_that_wait, test_options_refused, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_reads, test_withdraw,
+	test_malformed, test_messages_that_wait, test_options_refused, test_rows_find_room, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_reads, test_withdraw,
 	test_histories)
