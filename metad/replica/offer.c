@@ -7,8 +7,7 @@
  *
  * One at a time, for one member, and for as long as this leadership lasts: open rows make the table's file grow. They close when the last was
  * read; the offer stays, with its last part, until the member has installed it, and holds the log from Y + 1 on so long. Both have an end: an
- * offer that nobody asks for ends after OFFER_IDLE_MS, and one that is asked for so slowly that it takes OFFER_SLOWNESS times as long as its
- * rate would have it, does, too. The core then asks for another one.
+ * offer that nobody asks for ends after PART_IDLE_MS, and one that is asked for too slowly (part.h) does, too. The core then asks for another one.
  */
 #include "metad/replica/replica_private.h"
 
@@ -17,13 +16,7 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 
-enum { OFFER_IDLE_MS = 30000, OFFER_SLOWNESS = 4, OFFER_BYTES_PER_S = 32 << 20 };
-static const uint64_t ms_ns = 1000000, s_ns = 1000000000;
-
-static uint64_t rate_of(const struct replica *r)
-{
-	return r->options.snapshot_bytes_per_s ? r->options.snapshot_bytes_per_s : OFFER_BYTES_PER_S;
-}
+static const uint64_t ms_ns = 1000000;
 
 void replica__offer_close(struct replica *r)
 {
@@ -35,6 +28,7 @@ void replica__offer_close(struct replica *r)
 		kv_snapshot_close(o->rows);
 	wal_release(r->wal, &o->hold);
 	mem_free(o->out);
+	io_cancel(r->io, &o->timer);
 	o->rows = NULL;
 	o->out = NULL;
 	o->state = OFFER_NONE;
@@ -58,14 +52,11 @@ static bool is_over(const struct replica *r)
 {
 	const struct offer *o = &r->offer;
 	const struct raft_peer *peer = peer_of(&r->core, o->message.to);
-	uint64_t now = io_now_ns(r->io), rate = rate_of(r);
-	uint64_t due_ns = o->sent_bytes / rate * s_ns + o->sent_bytes % rate * s_ns / rate;
+	uint64_t now = io_now_ns(r->io);
 
 	if (o->unwanted || !leads_still(r) || !peer || peer->state != RAFT_SENDING_SNAPSHOT)
 		return true;
-	if (now - o->asked_ns > OFFER_IDLE_MS * ms_ns)
-		return true;
-	return now - o->begun_ns > OFFER_IDLE_MS * ms_ns + OFFER_SLOWNESS * due_ns;
+	return now - o->asked_ns > PART_IDLE_MS * ms_ns || part_pace_is_over(&o->pace, now);
 }
 
 /* ---- begin ---- */
@@ -134,8 +125,8 @@ static void open_rows(struct replica *r)
 	o->part.code = 0;
 	o->part.end = false;
 	o->part.data = slice_of(o->out, o->writer.len);
-	o->begun_ns = o->asked_ns = o->next_ns = io_now_ns(r->io);
-	o->sent_bytes = 0;
+	o->asked_ns = io_now_ns(r->io);
+	part_pace_init(&o->pace, r->options.snapshot_bytes_per_s, o->asked_ns);
 	o->tell = true;
 	r->counts.snapshots_offered++;
 	replica__kick(r);
@@ -209,6 +200,8 @@ static int fill_part(struct offer *o, struct err *err)
 				return rc;
 			o->pending = true;
 		}
+		if (o->writer.len + o->key.len + o->value.len > part_pace_part_bytes(&o->pace) && o->writer.rows)
+			return 0;
 		if (!backup_writer_row(&o->writer, o->key, o->value))
 			return 0;
 		part_digest_row(&o->digest, o->key, o->value);
@@ -244,7 +237,6 @@ static void send_part(struct replica *r)
 {
 	struct offer *o = &r->offer;
 	struct err err = {0};
-	uint64_t now = io_now_ns(r->io);
 	int rc = o->advance && o->part.end ? ERR_STALE : 0;
 
 	o->asked = false;
@@ -257,10 +249,29 @@ static void send_part(struct replica *r)
 		replica__stop(r, rc, err.text);
 		return;
 	}
-	o->next_ns = (o->next_ns > now ? o->next_ns : now) + o->part.data.len * s_ns / rate_of(r);
-	o->sent_bytes += o->part.data.len;
+	part_pace_sent(&o->pace, o->part.data.len, io_now_ns(r->io));
 	r->counts.parts_sent++;
 	r->options.part(r->options.ctx, o->message.to, &o->part);
+}
+
+static void part_is_due(struct io_op *op)
+{
+	replica__kick(CONTAINER_OF(op, struct replica, offer.timer));
+}
+
+/* One that was asked for goes when its time has come, not when somebody looks. */
+static void mind_part(struct replica *r)
+{
+	struct offer *o = &r->offer;
+
+	if (!o->asked)
+		return;
+	if (io_now_ns(r->io) >= o->pace.next_ns) {
+		send_part(r);
+	} else if (!io_pending(&o->timer)) {
+		io_prep_timer(&o->timer, o->pace.next_ns, part_is_due);
+		io_submit(r->io, &o->timer);
+	}
 }
 
 static void refuse(struct replica *r)
@@ -295,8 +306,7 @@ bool replica__offer_work(struct replica *r)
 		replica__offer_close(r);
 		return false;
 	}
-	if (o->asked && io_now_ns(r->io) >= o->next_ns)
-		send_part(r);
+	mind_part(r);
 	if (!o->tell || r->stopped)
 		return false;
 	tell(r);

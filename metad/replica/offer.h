@@ -24,7 +24,9 @@ struct offer {
 	uint8_t *out;
 	bool unwanted;
 	bool asked, advance; /* a part is to be sent; the one behind `part` */
-	uint64_t begun_ns, asked_ns, next_ns, sent_bytes;
+	struct part_pace pace;
+	struct io_op timer; /* until the next part may go */
+	uint64_t asked_ns;
 	uint64_t refused_peer, refused_snapshot; /* who asked for what there is not; 0: nobody */
 };
 

@@ -29,6 +29,38 @@ void part_digest_fini(struct part_digest *d, uint8_t ret_digest[PART_DIGEST_BYTE
 	SHA256_Final(ret_digest, &d->sha);
 }
 
+static const uint64_t ms_ns = 1000000, s_ns = 1000000000;
+
+void part_pace_init(struct part_pace *p, uint64_t bytes_per_s, uint64_t now_ns)
+{
+	*p = (struct part_pace){.bytes_per_s = bytes_per_s ? bytes_per_s : PART_BYTES_PER_S, .begun_ns = now_ns, .next_ns = now_ns};
+}
+
+void part_pace_sent(struct part_pace *p, size_t bytes, uint64_t now_ns)
+{
+	uint64_t credit_ns = now_ns - p->begun_ns < PART_CREDIT_MS * ms_ns ? now_ns - p->begun_ns : PART_CREDIT_MS * ms_ns;
+
+	if (p->next_ns < now_ns - credit_ns)
+		p->next_ns = now_ns - credit_ns;
+	p->next_ns += bytes * s_ns / p->bytes_per_s;
+	p->bytes += bytes;
+}
+
+bool part_pace_is_over(const struct part_pace *p, uint64_t now_ns)
+{
+	uint64_t rate = p->bytes_per_s < PART_BYTES_PER_S ? p->bytes_per_s : PART_BYTES_PER_S;
+	uint64_t due_ns = p->bytes / rate * s_ns + p->bytes % rate * s_ns / rate;
+
+	return now_ns - p->begun_ns > PART_IDLE_MS * ms_ns + PART_SLOWNESS * due_ns;
+}
+
+size_t part_pace_part_bytes(const struct part_pace *p)
+{
+	uint64_t bytes = p->bytes_per_s / 8;
+
+	return bytes < BACKUP_SECTION_BYTES ? bytes : BACKUP_SECTION_BYTES;
+}
+
 void part_descriptor_encode(uint64_t snapshot, uint8_t out[RAFT_DESCRIPTOR_BYTES])
 {
 	struct wcursor w;

@@ -41,6 +41,25 @@ void part_digest_init(struct part_digest *d);
 void part_digest_row(struct part_digest *d, struct slice key, struct slice value);
 void part_digest_fini(struct part_digest *d, uint8_t ret_digest[PART_DIGEST_BYTES]);
 
+/*
+ * How fast parts go: so many bytes a second, whoever asks and however often somebody looks. Who was late may go faster for a while to make up
+ * for PART_CREDIT_MS of it; not for more, so that a stream that stood still does not come in one burst.
+ *
+ * A stream has an end: it may take PART_SLOWNESS times as long as its bytes would at its rate, or at PART_BYTES_PER_S if that is less, and
+ * PART_IDLE_MS: a high rate says what may be sent, not what the other one must take.
+ */
+enum { PART_IDLE_MS = 30000, PART_SLOWNESS = 4, PART_BYTES_PER_S = 32 << 20, PART_BYTES_PER_S_LEAST = 64 << 10, PART_CREDIT_MS = 500 };
+struct part_pace {
+	uint64_t bytes_per_s, begun_ns, bytes;
+	uint64_t next_ns; /* not before this time leaves the next part */
+};
+/* bytes_per_s 0: PART_BYTES_PER_S; else PART_BYTES_PER_S_LEAST at least. */
+void part_pace_init(struct part_pace *p, uint64_t bytes_per_s, uint64_t now_ns);
+void part_pace_sent(struct part_pace *p, size_t bytes, uint64_t now_ns);
+bool part_pace_is_over(const struct part_pace *p, uint64_t now_ns);
+/* So long a part should be at most, that asking for it again while it waits for its time is no use. */
+size_t part_pace_part_bytes(const struct part_pace *p);
+
 /* The descriptor of a snapshot (raft_message.snapshot.descriptor): its number, which no other has; zeros. */
 void part_descriptor_encode(uint64_t snapshot, uint8_t out[RAFT_DESCRIPTOR_BYTES]);
 uint64_t part_descriptor_decode(const uint8_t descriptor[RAFT_DESCRIPTOR_BYTES]);

@@ -254,6 +254,9 @@ static int check_options(const struct replica_options *o, struct err *err)
 	if (o->raft.message_bytes > REPLICA_MESSAGE_BYTES_MAX)
 		return err_set(err, ERR_INVAL, "messages of %" PRIu32 " bytes do not fit a letter, which holds %d", o->raft.message_bytes,
 			REPLICA_MESSAGE_BYTES_MAX);
+	if (o->snapshot_bytes_per_s && o->snapshot_bytes_per_s < PART_BYTES_PER_S_LEAST)
+		return err_set(err, ERR_INVAL, "snapshots at %" PRIu64 " bytes per second would take too long: %d are the least", o->snapshot_bytes_per_s,
+			PART_BYTES_PER_S_LEAST);
 	return 0;
 }
 
@@ -387,7 +390,7 @@ static void close_if_quiet(struct replica *r)
 	void *ctx = r->closed_ctx;
 	int code = r->close_code;
 
-	if (!r->wal_closed || !r->table_closed || io_pending(&r->timer) || !replica__fetch_close(r))
+	if (!r->wal_closed || !r->table_closed || io_pending(&r->timer) || io_pending(&r->offer.timer) || !replica__fetch_close(r))
 		return;
 	io_turn_hook_remove(r->io, &r->hook);
 	replica_free(r);

@@ -4,6 +4,7 @@
 #include "common/base/mem.h"
 #include "metad/replica/body.h"
 #include "metad/replica/cache.h"
+#include "metad/replica/part.h"
 #include "tests/lib/unit.h"
 
 START_TEST(test_config_bytes)
@@ -93,4 +94,59 @@ START_TEST(test_cache)
 }
 END_TEST
 
-UNIT_MAIN("replica", test_config_bytes, test_nonsense, test_cache)
+static const uint64_t s_ns = 1000000000;
+
+/* So many bytes in so much time, however late each part is asked for; what a stream missed while it stood still it does not get back. */
+START_TEST(test_pace)
+{
+	enum { RATE = 10000000, PART = 250000 };
+	struct part_pace p;
+	uint64_t now = 5 * s_ns, bytes = 0;
+
+	part_pace_init(&p, RATE, now);
+	for (uint64_t i = 0; now < 15 * s_ns; i++) {
+		if (now < p.next_ns)
+			now = p.next_ns + i % 7 * 3000000; /* whoever looks is a little late */
+		part_pace_sent(&p, PART, now);
+		bytes += PART;
+	}
+	ck_assert_uint_ge(bytes, 10ull * RATE - PART);
+	ck_assert_uint_le(bytes, 10ull * RATE + 2 * PART);
+	now += 20 * s_ns;
+	for (bytes = 0; p.next_ns <= now; bytes += PART)
+		part_pace_sent(&p, PART, now);
+	ck_assert_uint_le(bytes, (uint64_t)RATE * PART_CREDIT_MS / 1000 + 2 * PART);
+	part_pace_init(&p, RATE, now); /* nothing was missed yet */
+	part_pace_sent(&p, PART, now);
+	ck_assert_uint_eq(p.next_ns, now + s_ns / (RATE / PART));
+}
+END_TEST
+
+/* What a stream may take is counted by its bytes, however many; a rate that nobody can take is no reason to end it. */
+START_TEST(test_pace_has_an_end)
+{
+	static const uint64_t rates[] = {0, PART_BYTES_PER_S_LEAST, 1 << 20, 32 << 20, UINT64_C(100) << 30};
+	const uint64_t idle_ns = PART_IDLE_MS * (s_ns / 1000);
+
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+		uint64_t rate = rates[i] && rates[i] < PART_BYTES_PER_S ? rates[i] : PART_BYTES_PER_S, due_ns = 0;
+		struct part_pace p;
+
+		part_pace_init(&p, rates[i], 0);
+		ck_assert(!part_pace_is_over(&p, idle_ns));
+		ck_assert(part_pace_is_over(&p, idle_ns + 1));
+		for (uint64_t gb = 1; gb <= 64; gb++) { /* in ns and bytes: past 2^64 */
+			for (uint64_t part = 0; part < 10; part++)
+				part_pace_sent(&p, 100000000, due_ns);
+			due_ns = gb * 1000 * (s_ns * 1000 / rate) * 1000;
+			ck_assert(!part_pace_is_over(&p, due_ns));
+			ck_assert(!part_pace_is_over(&p, PART_SLOWNESS * due_ns / 10 * 9));
+			ck_assert(part_pace_is_over(&p, PART_SLOWNESS * due_ns / 10 * 11 + idle_ns + s_ns));
+		}
+		ck_assert_uint_le(part_pace_part_bytes(&p), BACKUP_SECTION_BYTES);
+		ck_assert_uint_gt(part_pace_part_bytes(&p), 0);
+	}
+}
+END_TEST
+
+UNIT_MAIN("replica", test_config_bytes, test_nonsense, test_cache, test_pace, test_pace_has_an_end)

@@ -459,6 +459,10 @@ START_TEST(test_options_refused)
 	options.raft.message_bytes = REPLICA_MESSAGE_BYTES_MAX + 1;
 	ck_assert_int_eq(replica_open(n->host, &options, &r, &err), ERR_INVAL);
 	ck_assert_ptr_nonnull(strstr(err.text, "do not fit a letter"));
+	options.raft.message_bytes = 1 << 16;
+	options.snapshot_bytes_per_s = PART_BYTES_PER_S_LEAST - 1;
+	ck_assert_int_eq(replica_open(n->host, &options, &r, &err), ERR_INVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "would take too long"));
 	group_free(g);
 }
 END_TEST
