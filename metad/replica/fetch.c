@@ -17,7 +17,7 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 
-enum { FETCH_ATTEMPTS = 8, FETCH_ASK_MS = 200, FETCH_ASK_MOST_MS = 2000, FETCH_WAIT_MS = 500, FETCH_WAIT_MOST_MS = 30000 };
+enum { FETCH_ATTEMPTS = 8, FETCH_ASK_MS = 200, FETCH_ASK_MOST_MS = 2000, FETCH_WAIT_MS = 500, FETCH_WAIT_MOST_MS = 30000, FETCH_ALIVE_MS = PART_IDLE_MS / 6 };
 static const uint64_t ms_ns = 1000000;
 
 static void submit_work(struct replica *r, enum fetch_work work);
@@ -69,6 +69,16 @@ static void ask(struct replica *r)
 	r->options.ask(r->options.ctx, f->message.from, &ask);
 }
 
+/* Writing a part, and more so reading all of them back, may take longer than a leader keeps up what nobody asks for. */
+static void say_working(struct replica *r)
+{
+	struct fetch *f = &r->fetch;
+	const struct replica_ask ask = {f->snapshot, PART_NONE_YET};
+
+	f->ask_at_ns = io_now_ns(r->io) + FETCH_ALIVE_MS * ms_ns;
+	r->options.ask(r->options.ctx, f->message.from, &ask);
+}
+
 static void ask_for(struct replica *r, uint64_t number)
 {
 	struct fetch *f = &r->fetch;
@@ -117,13 +127,13 @@ void replica_receive_part(struct replica *r, uint64_t from, const struct replica
 	if (!r->started || r->stopped || r->closing || f->state != FETCH_ASKING || from != f->message.from ||
 		part->snapshot != f->snapshot)
 		return;
+	if (part->number != f->number)
+		return; /* an answer that came twice, or to an ask that came late */
 	if (part->code) {
 		f->refused = true;
 		replica__kick(r);
 		return;
 	}
-	if (part->number != f->number)
-		return; /* an answer that came twice */
 	if (part->data.len == 0 || part->data.len > BACKUP_SECTION_BYTES) {
 		r->counts.malformed++;
 		return;
@@ -134,6 +144,7 @@ void replica_receive_part(struct replica *r, uint64_t from, const struct replica
 	f->end = part->end;
 	memcpy(f->digest, part->digest, sizeof(f->digest));
 	r->counts.parts_received++;
+	f->ask_at_ns = io_now_ns(r->io) + FETCH_ALIVE_MS * ms_ns;
 	submit_work(r, FETCH_TAKE);
 }
 
@@ -233,6 +244,8 @@ bool replica__fetch_work(struct replica *r)
 		else
 			ask(r);
 	}
+	if (f->state == FETCH_WORKING && io_now_ns(r->io) >= f->ask_at_ns)
+		say_working(r);
 	if (f->state != FETCH_READY)
 		return false;
 	drop_intake(f);

@@ -14,7 +14,7 @@ struct fetch {
 	struct raft_message message;
 	uint64_t snapshot, number; /* of the part that is wanted, or worked on */
 	uint32_t attempts;         /* how often that part was asked for */
-	uint64_t ask_at_ns;
+	uint64_t ask_at_ns; /* again; or, while it works, to say so */
 	uint32_t failures;         /* of fetches since one went well */
 	uint64_t not_before_ns;
 	uint64_t given_up; /* a snapshot of which nothing is wanted any more */

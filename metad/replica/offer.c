@@ -168,18 +168,23 @@ void replica__offer_want(struct replica *r, uint64_t wanted)
 void replica_receive_ask(struct replica *r, uint64_t from, const struct replica_ask *ask)
 {
 	struct offer *o = &r->offer;
+	bool is_this;
 
 	if (!r->started || r->stopped || r->closing)
 		return;
 	replica__kick(r);
+	is_this = o->state == OFFER_OPEN && from == o->message.to && ask->snapshot == o->part.snapshot;
 	if (ask->number == PART_NOT_WANTED) {
-		o->unwanted = o->state == OFFER_OPEN && from == o->message.to && ask->snapshot == o->part.snapshot;
+		o->unwanted = o->unwanted || is_this;
 		return;
 	}
-	if (o->state != OFFER_OPEN || from != o->message.to || ask->snapshot != o->part.snapshot ||
-		ask->number < o->part.number || ask->number > o->part.number + 1) {
+	if (is_this && ask->number == PART_NONE_YET) {
+		o->asked_ns = io_now_ns(r->io);
+		return;
+	}
+	if (!is_this || ask->number < o->part.number || ask->number > o->part.number + 1) {
 		o->refused_peer = from;
-		o->refused_snapshot = ask->snapshot;
+		o->refused = *ask;
 		return;
 	}
 	/* Whoever asks for the next one has this one. */
@@ -276,7 +281,7 @@ static void mind_part(struct replica *r)
 
 static void refuse(struct replica *r)
 {
-	const struct replica_part part = {.snapshot = r->offer.refused_snapshot, .code = ERR_STALE};
+	const struct replica_part part = {.snapshot = r->offer.refused.snapshot, .number = r->offer.refused.number, .code = ERR_STALE};
 	uint64_t peer = r->offer.refused_peer;
 
 	r->offer.refused_peer = 0;

@@ -27,7 +27,8 @@ struct offer {
 	struct part_pace pace;
 	struct io_op timer; /* until the next part may go */
 	uint64_t asked_ns;
-	uint64_t refused_peer, refused_snapshot; /* who asked for what there is not; 0: nobody */
+	uint64_t refused_peer; /* who asked for what there is not; 0: nobody */
+	struct replica_ask refused;
 };
 
 #endif

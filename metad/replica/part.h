@@ -16,16 +16,18 @@
 
 enum { PART_DIGEST_BYTES = SHA256_DIGEST_LENGTH };
 
+/* Numbers that are none of a part. PART_NONE_YET: what came is being worked on; do not give the snapshot away. */
 #define PART_NOT_WANTED UINT64_MAX
+#define PART_NONE_YET (UINT64_MAX - 1)
 
 struct replica_ask {
 	uint64_t snapshot; /* as the descriptor says it */
-	uint64_t number;   /* PART_NOT_WANTED: no part of it is wanted any more: offer another one */
+	uint64_t number;   /* PART_NOT_WANTED: no part of it is wanted any more: offer another one; PART_NONE_YET */
 };
 
 struct replica_part {
 	uint64_t snapshot, number;
-	int code; /* 0, or ERR_STALE: this snapshot is not to be had any more */
+	int code; /* 0, or ERR_STALE: this part, and so what is behind it, is not to be had any more */
 	bool end;
 	uint8_t digest[PART_DIGEST_BYTES]; /* of the last one */
 	struct slice data;                 /* at most BACKUP_SECTION_BYTES */

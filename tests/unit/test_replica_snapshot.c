@@ -134,4 +134,36 @@ START_TEST(test_rate_is_kept_between_ticks)
 }
 END_TEST
 
-UNIT_MAIN("replica_snapshot", test_term_of_snapshot_is_a_lie, test_mark_beside_is_damaged, test_rate_is_kept_between_ticks)
+static uint64_t offered(const struct group *g)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < g->count; i++)
+		count += replica_counts(g->nodes[i].r)->snapshots_offered;
+	return count;
+}
+
+/* Whoever writes what came, or reads it back, for longer than a leader waits for asks says that it is there. */
+START_TEST(test_slow_member_is_waited_for)
+{
+	struct group *g = trimming_group(53, PART_BYTES_PER_S_LEAST);
+	struct node *away = leave_behind(g);
+	uint64_t before = offered(g), begun;
+
+	isolate(g, away, false);
+	while (replica_counts(away->r)->parts_received < 100)
+		run_for(g, 10 * ms_ns);
+	begun = sim_now_ns(g->sim);
+	sim_disk_slow(away->host, 30000);
+	run_for(g, (PART_IDLE_MS + 5000) * ms_ns);
+	sim_disk_slow(away->host, 1);
+	ck_assert(sim_run(g->sim, is_installed, g, sim_now_ns(g->sim) + 300000 * ms_ns));
+	ck_assert_uint_gt(sim_now_ns(g->sim) - begun, PART_IDLE_MS * ms_ns);
+	ck_assert_uint_eq(offered(g), before + 1);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+UNIT_MAIN("replica_snapshot", test_term_of_snapshot_is_a_lie, test_mark_beside_is_damaged, test_rate_is_kept_between_ticks,
+	test_slow_member_is_waited_for)
