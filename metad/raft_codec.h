@@ -3,7 +3,7 @@
  * raft_codec: letters between the replicas of a group, as bytes (proto/raft.proto). Pure.
  *
  * A letter is signed with a key that is made of the cluster's secret: whoever does not have it cannot speak for a replica. One that is sent again
- * says again what was said: the core takes letters twice and in any order.
+ * says again what was said: the core takes letters twice and in any order (docs/decisions.md, "Letters between replicas").
  */
 #ifndef METAD_RAFT_CODEC_H
 #define METAD_RAFT_CODEC_H

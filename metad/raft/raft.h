@@ -50,7 +50,8 @@
  * 8. Compaction. RAFT_COMPACTED after entries went, never above what is applied durably, nor above what an unfinished snapshot stream's
  *    follower will need next; event.term is that of the entry (CHECK). Or it goes first: then messages to be filled may ask for what is
  *    gone, and raft_fill says false to them.
- * 9. Ids. A replica whose disk was lost or is corrupt comes back under a new id only.
+ * 9. Ids. A replica whose disk was lost or is corrupt comes back under a new id only; so do all of a group that is founded anew: letters of
+ *    the one before would pass for theirs.
  *
  * Messages come from outside: what breaks the protocol in a way that only the state shows is refused, counted in core->refused, and
  * changes nothing.
