@@ -78,7 +78,7 @@ static bool is_avoided(const uint32_t *avoid, size_t avoid_count, uint32_t disk)
 	return false;
 }
 
-size_t metad__candidates(struct metad *md, uint64_t chunk_bytes, const uint32_t *avoid, size_t avoid_count)
+size_t metad__candidates(struct metad *md, uint64_t chunk_bytes, bool soon, const uint32_t *avoid, size_t avoid_count)
 {
 	size_t count = 0;
 
@@ -87,8 +87,9 @@ size_t metad__candidates(struct metad *md, uint64_t chunk_bytes, const uint32_t 
 		uint64_t free_bytes;
 
 		if (!disk || disk->state != STATE_DISK_UP || !state_disk_counts(&md->state, id) ||
-			!state_disk_knows(&md->state, disk) || !metad__disk_reported(md, disk) ||
-			state_in_maintenance(&md->state, disk->server))
+			!state_disk_knows(&md->state, disk) || state_in_maintenance(&md->state, disk->server))
+			continue;
+		if (!metad__disk_reported(md, disk) && !(soon && metad__disk_reports_soon(md, disk)))
 			continue;
 		free_bytes = metad__disk_free(md, disk, chunk_bytes);
 		md->candidates[count++] = (struct place_disk){
@@ -235,7 +236,7 @@ int metad__allocate_blocks(
 		if (msg->cell_bytes)
 			policy->cell_bytes = msg->cell_bytes;
 		reply->policy = policy;
-		job.candidate_count = metad__candidates(md, job.chunk_bytes, msg->avoid_disks, msg->n_avoid_disks);
+		job.candidate_count = metad__candidates(md, job.chunk_bytes, false, msg->avoid_disks, msg->n_avoid_disks);
 	}
 	for (uint32_t i = 0; i < msg->count && !status; i++) {
 		status = place_choose(

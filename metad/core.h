@@ -328,7 +328,9 @@ uint64_t metad__disk_free(
  * cannot write its superblock on would be asked in vain, again and again.
  */
 bool metad__disk_reported(const struct metad *md, const struct state_disk *disk);
-/* Any that is up has registered a moment ago, and has not: placements may be better soon. */
+/* It is up, has registered a moment ago, and has not. */
+bool metad__disk_reports_soon(const struct metad *md, const struct state_disk *disk);
+/* Any is like that: placements may be better soon. */
 bool metad__reports_soon(const struct metad *md);
 /* What new data leave free on the disk, for repair. */
 uint64_t metad__disk_reserve(const struct metad *md, const struct state_disk *disk);
@@ -383,8 +385,11 @@ void metad__allocate(void *ctx, struct rpc_req *req);
 /* The blocks that `msg` asks for; the reply points into scratch memory and to *policy. ERR_AGAIN: no ids just now. */
 int metad__allocate_blocks(
 	struct metad *md, const Craton__AllocateRequest *msg, Craton__AllocateReply *reply, Craton__Policy *policy);
-/* Candidates for chunks of that size under md->candidates; how many distinct domains may take one is up to place.h. */
-size_t metad__candidates(struct metad *md, uint64_t chunk_bytes, const uint32_t *avoid, size_t avoid_count);
+/*
+ * Candidates for chunks of that size under md->candidates; how many distinct domains may take one is up to place.h. soon: with those that
+ * report soon, as things are about to be.
+ */
+size_t metad__candidates(struct metad *md, uint64_t chunk_bytes, bool soon, const uint32_t *avoid, size_t avoid_count);
 void metad__fail_waiting(struct list *list, int status);
 
 /* status.c */

@@ -87,15 +87,19 @@ bool metad__disk_reported(const struct metad *md, const struct state_disk *disk)
 	return md->disks[disk->id].beat_generation == disk->generation || disk->confirmed == disk->generation;
 }
 
+bool metad__disk_reports_soon(const struct metad *md, const struct state_disk *disk)
+{
+	uint64_t from_ns = md->disks[disk->id].registered_ns, wait_ns = HEARTBEATS_UNTIL_REPORT * metad__heartbeat_ms(md) * MS_NS;
+
+	return disk->state == STATE_DISK_UP && from_ns && io_now_ns(md->io) - from_ns < wait_ns && !metad__disk_reported(md, disk);
+}
+
 bool metad__reports_soon(const struct metad *md)
 {
-	uint64_t now_ns = io_now_ns(md->io), wait_ns = HEARTBEATS_UNTIL_REPORT * metad__heartbeat_ms(md) * MS_NS;
-
 	for (uint32_t id = 1; id < md->state.disk_cap; id++) {
 		const struct state_disk *disk = state_disk_at(&md->state, id);
-		uint64_t from_ns = md->disks[id].registered_ns;
 
-		if (disk && disk->state == STATE_DISK_UP && from_ns && now_ns - from_ns < wait_ns && !metad__disk_reported(md, disk))
+		if (disk && metad__disk_reports_soon(md, disk))
 			return true;
 	}
 	return false;

@@ -294,11 +294,9 @@ static void reasons_blocks(struct metad *md, struct answer *a)
 
 static void reasons_placement(struct metad *md, struct answer *a, const struct ec_policy *policy, uint64_t chunk_bytes)
 {
-	size_t count = metad__candidates(md, chunk_bytes, NULL, 0);
+	size_t count = metad__candidates(md, chunk_bytes, true, NULL, 0);
 	struct place_result r;
 
-	if (metad__reports_soon(md))
-		return; /* how it is then */
 	if (place_choose(md->candidates, count, policy->k, policy->m, &md->rng, &r)) {
 		reason(a, "no-placement", true,
 			"nothing can be written as %s: %u more failure domains with an up disk and room are needed",

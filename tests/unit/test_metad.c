@@ -469,7 +469,11 @@ START_TEST(test_status)
 	s = bed_status(b);
 	ck_assert_str_eq(s->health, "error");
 	ck_assert(bed_has_reason(s, "no-placement"));
+	/* Disks that have just registered are expected to report: fewer than are needed are too few at once. */
+	bed_register_all(b, 1);
+	ck_assert(bed_has_reason(bed_status(b), "no-placement"));
 	bed_register_all(b, 6);
+	ck_assert(!bed_has_reason(bed_status(b), "no-placement"));
 	bed_beat_all(b, 6);
 	write_file("f", &inode);
 	s = bed_status(b);
