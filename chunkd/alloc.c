@@ -2,14 +2,16 @@
 /*
  * One treap a class over its free extents, ordered by (segment, place); each node knows the longest extent below it, so that first fit,
  * neighbours and everything else take O(log n). Invariants: extents of a tree do not touch (neighbours are joined at once), none is
- * empty, none crosses a segment's end; free_grains is the sum of the lengths.
+ * empty, none crosses a segment's end; free_grains is the sum of the lengths, fit_grains of alloc_fit_whole of each.
  */
 #include "chunkd/alloc.h"
 
 #include <string.h>
+#include "chunkd/format.h"
 #include "common/base/check.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/code/stripe.h"
 
 struct alloc_node {
 	uint64_t key;          /* segment << 32 | first */
@@ -27,6 +29,18 @@ struct alloc_segment {
 enum alloc_class alloc_class_of(uint64_t chunk_bytes)
 {
 	return chunk_bytes <= 64 << 10 ? ALLOC_SMALL : chunk_bytes <= 4 << 20 ? ALLOC_MEDIUM : ALLOC_LARGE;
+}
+
+uint64_t alloc_fit_whole(const struct alloc *a, uint32_t size, uint32_t grains)
+{
+	CHECK(size < LIMIT_ROOM_SIZES);
+	return grains / a->needs[size] * a->needs[size];
+}
+
+static void count_fits(struct alloc *a, uint32_t len, bool more)
+{
+	for (uint32_t i = 0; i < LIMIT_ROOM_SIZES && a->needs[i] <= len; i++)
+		a->fit_grains[i] += more ? alloc_fit_whole(a, i, len) : -alloc_fit_whole(a, i, len);
 }
 
 static uint64_t key_of(uint32_t segment, uint32_t first)
@@ -89,6 +103,7 @@ static void tree_insert(struct alloc *a, struct alloc_node **root, uint64_t key,
 	*n = (struct alloc_node){.key = key, .len = len, .longest = len, .priority = rng_u64(&a->rng)};
 	split(*root, key, &left, &right);
 	*root = merge(merge(left, n), right);
+	count_fits(a, len, true);
 }
 
 static void tree_remove(struct alloc *a, struct alloc_node **root, uint64_t key)
@@ -99,6 +114,7 @@ static void tree_remove(struct alloc *a, struct alloc_node **root, uint64_t key)
 	split(mid, key + 1, &mid, &right);
 	CHECK(mid && !mid->left && !mid->right);
 	*root = merge(left, right);
+	count_fits(a, mid->len, false);
 	mid->right = a->spare;
 	a->spare = mid;
 }
@@ -138,6 +154,11 @@ void alloc_init(struct alloc *a)
 {
 	memset(a, 0, sizeof(*a));
 	rng_init(&a->rng, 1);
+	for (uint32_t i = 0; i < LIMIT_ROOM_SIZES; i++) {
+		uint64_t bytes = (uint64_t)LIMIT_ROOM_BYTES << i, trailer = format_trailer_bytes(stripe_unit_count(bytes) * 4, 0);
+
+		a->needs[i] = i == 0 ? 1 : (uint32_t)((bytes + trailer) / FORMAT_GRAIN_BYTES);
+	}
 }
 
 static void tree_free(struct alloc_node *n)
@@ -237,6 +258,26 @@ int alloc_take(struct alloc *a, enum alloc_class class, uint32_t grains, struct 
 	return 0;
 }
 
+int alloc_borrow(struct alloc *a, enum alloc_class class, uint32_t grains, struct alloc_extent *ret_extent)
+{
+	struct alloc_node *n = a->roots[class];
+
+	CHECK(grains > 0);
+	if (longest(n) < grains)
+		return ERR_NO_EXTENT;
+	for (;;) {
+		if (longest(n->right) >= grains)
+			n = n->right;
+		else if (n->len >= grains)
+			break;
+		else
+			n = n->left;
+	}
+	*ret_extent = (struct alloc_extent){(uint32_t)(n->key >> 32), (uint32_t)n->key + n->len - grains, grains};
+	CHECK(alloc_reserve(a, *ret_extent) == 0);
+	return 0;
+}
+
 void alloc_give(struct alloc *a, struct alloc_extent x)
 {
 	struct alloc_segment *s = find_segment(a, x);
@@ -266,6 +307,12 @@ void alloc_give(struct alloc *a, struct alloc_extent x)
 		}
 	}
 	tree_insert(a, root, key, len);
+}
+
+uint64_t alloc_fit_grains(const struct alloc *a, uint32_t size)
+{
+	CHECK(size < LIMIT_ROOM_SIZES);
+	return a->fit_grains[size];
 }
 
 uint64_t alloc_free_grains(const struct alloc *a, enum alloc_class class)

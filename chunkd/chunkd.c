@@ -49,6 +49,7 @@ static void free_chunkd(struct chunkd *ch)
 {
 	daemon_handlers_fini(ch);
 	bufpool_free(ch->pool);
+	way_fini(&ch->way);
 	for (size_t i = 0; i < ch->o.disk_count; i++)
 		mem_free((void *)ch->o.disk_dirs[i]);
 	mem_free((void *)ch->o.disk_dirs);
@@ -160,6 +161,7 @@ static int open_disks(struct chunkd *ch, struct err *err)
 			.backend = ch->o.backend,
 			.log_segment_bytes = ch->o.log_segment_bytes,
 			.pool = ch->pool,
+			.way = &ch->way,
 			.log = &ch->log,
 		};
 
@@ -209,6 +211,8 @@ int chunkd_start(struct io *io, const struct chunkd_options *o, struct chunkd **
 	copy_options(ch, o);
 	list_init(&ch->free_gets);
 	ch->pool = bufpool_new(io, o->memory_bytes ? o->memory_bytes : MEMORY_BYTES);
+	way_init(&ch->way, io, o->way_path, o->way_bytes_per_s, o->memory_bytes ? o->memory_bytes : MEMORY_BYTES, &ch->log);
+	ch->o.way_path = NULL;
 	rc = load_server_uuid(ch, err);
 	if (rc == 0)
 		rc = open_disks(ch, err);

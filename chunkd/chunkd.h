@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/io/io.h"
 #include "common/kv/kv.h"
-#include "common/rpc/rpc.h"
+#include "common/rpc/replicas.h"
 
 struct chunkd;
 
@@ -26,12 +26,14 @@ struct chunkd_options {
 	struct io_addr listen;
 	struct io_addr advertise; /* family 0: the bound address */
 	struct io_addr metrics;   /* for GET /metrics; family 0: none */
-	struct io_addr metad;
+	struct rpc_addrs metads;
 	struct uuid cluster;
 	uint8_t secret[32];
 	const struct kv_backend *backend;
 	uint64_t log_segment_bytes; /* 0: 16 MiB */
 	uint64_t memory_bytes;      /* for buffers of data in flight; 0: 192 MiB */
+	const char *way_path;       /* the word by which a metad of this host asks bulk to make way; NULL: none */
+	uint64_t way_bytes_per_s;   /* what each disk writes of bulk then; 0: it never makes way */
 	const struct rpc_transform *transform;
 	const struct log *log;
 	void (*on_fatal)(void *ctx, int code, const char *text);

@@ -6,6 +6,7 @@
 #include "chunkd/bufpool.h"
 #include "chunkd/chunkd.h"
 #include "chunkd/disk.h"
+#include "chunkd/way.h"
 #include "common/code/token.h"
 #include "proto/chunkd.pb-c.h"
 #include "common/rpc/metrics_http.h"
@@ -30,6 +31,7 @@ struct chunkd {
 	struct log log;
 	struct uuid server_uuid;
 	struct bufpool *pool;
+	struct way way;
 	struct disk **disks;
 	size_t disk_count;
 	struct bad_disk *bad;

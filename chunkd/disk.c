@@ -292,7 +292,7 @@ static struct disk *disk_new(struct io *io, const struct disk_options *o)
 	d->pool = o->pool;
 	d->lock_fd = -1;
 	map_init(&d->pins);
-	sched_init(&d->sched, io);
+	sched_init(&d->sched, io, o->way);
 	return d;
 }
 

@@ -37,6 +37,7 @@ struct disk_options {
 	uint64_t log_segment_bytes; /* 0: 16 MiB */
 	bool no_format;             /* an empty directory is an error: a disk that was not mounted looks like that */
 	struct bufpool *pool;
+	struct way *way; /* NULL: bulk never makes way */
 	const struct log *log;
 };
 

@@ -36,6 +36,11 @@ static uint64_t queue(const struct disk *d)
 	return sched_depth(&d->sched);
 }
 
+static uint64_t held(const struct disk *d)
+{
+	return d->sched.held_bytes;
+}
+
 static const struct {
 	struct metric metric;
 	uint64_t (*value)(const struct disk *d);
@@ -45,13 +50,14 @@ static const struct {
 	{{"craton_disk_failed", METRIC_GAUGE, "1: the disk has failed and takes nothing until restart."}, failed},
 	{{"craton_disk_registered", METRIC_GAUGE, "1: metad has given the disk a generation, which it holds."}, registered},
 	{{"craton_disk_queue", METRIC_GAUGE, "Reads and writes of this disk under way or waiting."}, queue},
+	{{"craton_disk_held_bytes_total", METRIC_COUNTER, "Bulk written later to make way for a metad of this host."}, held},
 };
 
 static void write_disks(struct chunkd *ch, struct metrics *m)
 {
 	static const struct metric left = {
-		"craton_disk_free_bytes", METRIC_GAUGE, "Space that chunks of the size class may still use."};
-	static const char *const classes[ALLOC_CLASSES] = {"small", "medium", "large"};
+		"craton_disk_free_bytes", METRIC_GAUGE, "Space that chunks of this size may still use, whole; of 4 KiB: all that is free."};
+	static const uint32_t sizes[] = {0, 4, 8, 10, 12, LIMIT_ROOM_SIZES - 1};
 	struct metrics_labels l;
 
 	for (size_t i = 0; i < ARRAY_COUNT(of_disks); i++) {
@@ -61,10 +67,10 @@ static void write_disks(struct chunkd *ch, struct metrics *m)
 	}
 	metrics_begin(m, &left);
 	for (size_t j = 0; j < ch->disk_count; j++)
-		for (int c = 0; c < ALLOC_CLASSES; c++) {
+		for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
 			label_disk(&l, ch->disks[j]);
-			metrics_value(m, metrics_label(&l, "class", classes[c]),
-				segments_free_bytes(ch->disks[j]->segments, c));
+			metrics_label_u64(&l, "chunk_bytes", (uint64_t)LIMIT_ROOM_BYTES << sizes[i]);
+			metrics_value(m, &l, segments_free_bytes(ch->disks[j]->segments, sizes[i]));
 		}
 }
 
@@ -94,7 +100,7 @@ static void write_metrics(void *ctx, struct metrics *m)
 
 int daemon_metrics_open(struct chunkd *ch, struct err *err)
 {
-	struct metrics_http_options o = {.listen = ch->o.metrics, .write = write_metrics, .ctx = ch};
+	struct metrics_http_options o = {.listen = ch->o.metrics, .log = &ch->log, .write = write_metrics, .ctx = ch};
 
 	return o.listen.family ? metrics_http_open(ch->io, &o, &ch->http, err) : 0;
 }

@@ -57,6 +57,12 @@ static const struct opt table[] = {
 		.max = 64 * GIB,
 		.arg = "SIZE",
 		.help = "most memory for data in flight"},
+	{.name = "beside-metad",
+		.type = OPT_BYTES,
+		OPTION(beside_metad),
+		.max = 1024 * GIB,
+		.arg = "SIZE",
+		.help = "bulk that each disk writes a second while a metad of this host is short of time or disk; 0: all it can; for stores of one host"},
 	{.name = "no-format",
 		.type = OPT_FLAG,
 		OPTION(no_format),
@@ -97,7 +103,7 @@ static int derive_addresses(struct chunkd_program_options *o, struct err *err)
 	const struct io_addr *listen = &o->common.listen_addr;
 	struct chunkd_options *d = &o->server;
 
-	if (daemon_options_addr(&o->common, "metad", o->common.metad, &d->metad, err) < 0)
+	if (daemon_options_addrs(&o->common, "metad", o->common.metad, &d->metads, err) < 0)
 		return err->code;
 	if (o->advertise && daemon_options_addr(&o->common, "advertise", o->advertise, &d->advertise, err) < 0)
 		return err->code;
@@ -158,6 +164,8 @@ static int derive(struct chunkd_program_options *o, struct err *err)
 		.backend = &kv_lmdb,
 		.log_segment_bytes = o->log_segment,
 		.memory_bytes = o->memory,
+		.way_path = c->way_path,
+		.way_bytes_per_s = o->beside_metad,
 		.transform = c->rpc_transform,
 	};
 	memcpy(o->server.secret, c->secret, sizeof(o->server.secret));

@@ -11,7 +11,7 @@ struct chunkd_program_options {
 	bool rebuild_index, format, no_format;
 	const char *domain, *advertise;
 	struct opt_list disks;
-	uint64_t capacity, segment, log_segment, memory;
+	uint64_t capacity, segment, log_segment, memory, beside_metad;
 	/* derived */
 	struct chunkd_options server; /* without log and callbacks */
 };

@@ -370,7 +370,8 @@ static void issue_cell(struct put_cell *c)
 	at += c->request.len ? c->request.offset : format_round(c->request.length);
 	io_prep_write(&c->op.io, segments_fd(d->segments, u->extent.extent.segment), c->iov, n, at, 0, sched_io_done);
 	c->op.done = written_alone;
-	sched_submit(&d->sched, SCHED_FOREGROUND, &c->op);
+	c->op.passes = c->request.repairs;
+	sched_submit(&d->sched, SCHED_FOREGROUND, &c->op); /* in turn: behind all others it would wait as long as there is load */
 }
 
 static void extent_there(struct segment_wait *wait, int code)

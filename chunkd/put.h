@@ -32,6 +32,7 @@ struct put_request {
 	struct copy_id copy;
 	uint8_t policy; /* ec.h */
 	bool seal;
+	bool repairs; /* what is lost: it does not make way (sched.h) */
 	uint64_t offset;
 	uint32_t len;             /* of the bytes; 0 only with seal */
 	struct slice unit_crcs;   /* little-endian, masked; one for each unit */

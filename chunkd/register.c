@@ -33,6 +33,7 @@
 
 enum {
 	CALL_MS = 5000,
+	GROUP_CALL_MS = 1500, /* where another replica of metad can be asked instead */
 	GOODBYE_MS = 500,
 	BEAT_MS_MIN = 50,
 	BEAT_MS_MAX = 60 * 1000,
@@ -45,7 +46,8 @@ enum {
 
 struct registrar {
 	struct chunkd *ch;
-	struct rpc_peer *peer;
+	struct rpc_replicas *metads;
+	const struct rpc_peer *asked;
 	struct rpc_call call;
 	struct io_op timer;
 	struct rng rng;
@@ -60,7 +62,7 @@ struct registrar {
 	Craton__DiskRegister *reg_disks, **reg_table;
 	Craton__DiskBeat *beat_disks, **beat_table;
 	Craton__DiskTrouble *troubles, **trouble_table;
-	uint64_t (*free_bytes)[ALLOC_CLASSES];
+	uint64_t (*free_bytes)[LIMIT_ROOM_SIZES];
 	char address[IO_ADDR_TEXT_BYTES];
 	uint8_t nonce[NONCE_BYTES], mac[32];
 	/* by disk: what metad gave it last; number 0: it is refused */
@@ -86,7 +88,7 @@ uint64_t registrar_state_ms(const struct chunkd *ch)
 
 struct rpc_peer *registrar_peer(const struct chunkd *ch)
 {
-	return ch->registrar->peer;
+	return rpc_replicas_peer(ch->registrar->metads);
 }
 
 uint32_t registrar_server(const struct chunkd *ch)
@@ -100,6 +102,15 @@ static void wait_ms(struct registrar *r, uint64_t ms)
 		return;
 	io_prep_timer(&r->timer, io_now_ns(r->ch->io) + ms * MS, on_timer);
 	io_submit(r->ch->io, &r->timer);
+}
+
+/* True: another replica of metad leads, and is asked at once. */
+static bool asks_another(struct registrar *r, int status)
+{
+	if (!rpc_replicas_note(r->metads, r->asked, status, &r->call))
+		return false;
+	wait_ms(r, 0);
+	return true;
 }
 
 static void wait_beat(struct registrar *r)
@@ -126,7 +137,8 @@ static void failed(struct registrar *r, int code, const char *text, uint64_t mos
 	struct chunkd *ch = r->ch;
 
 	/* Before the first success these are mistakes of the configuration: waiting does not mend them. */
-	if (!ch->registered && (code == ERR_WRONG_CLUSTER || code == ERR_ACCES || code == ERR_VERSION)) {
+	if (!ch->registered &&
+		(code == ERR_ACCES || ((code == ERR_WRONG_CLUSTER || code == ERR_VERSION) && rpc_replicas_all_strange(r->metads)))) {
 		char line[256];
 
 		snprintf(line, sizeof(line), "metad refuses us: %s: check cluster and secret-file",
@@ -233,7 +245,8 @@ static void stored(void *ctx, int code)
 	}
 	s->again = s->number && (code == ERR_NOSPC || (code == 0 && !is_last));
 	maybe_registered(r);
-	registrar_kick(r->ch); /* it takes chunks when metad has heard of it */
+	if (code != ERR_NOSPC) /* which the next heartbeat tries again, and would bring the one after it forward */
+		registrar_kick(r->ch); /* it takes chunks when metad has heard of it */
 }
 
 /* A disk that failed is let be: a write to it may never end. */
@@ -277,6 +290,8 @@ static void register_done(struct rpc_call *call, int status, const ProtobufCMess
 		close_step(r);
 		return;
 	}
+	if (asks_another(r, status))
+		return;
 	if (code == 0)
 		code = check_reply(ch, m);
 	if (code == 0)
@@ -320,6 +335,17 @@ static void register_done(struct rpc_call *call, int status, const ProtobufCMess
 	wait_beat(r);
 }
 
+static uint64_t call_ms(const struct registrar *r)
+{
+	return rpc_replicas_count(r->metads) > 1 ? GROUP_CALL_MS : CALL_MS;
+}
+
+static void start_call(struct registrar *r)
+{
+	r->asked = rpc_replicas_peer(r->metads);
+	rpc_call_start(rpc_replicas_peer(r->metads), &r->call);
+}
+
 static void send_register(struct registrar *r)
 {
 	struct chunkd *ch = r->ch;
@@ -352,9 +378,9 @@ static void send_register(struct registrar *r)
 	m->auth = (ProtobufCBinaryData){sizeof(r->mac), r->mac};
 	r->call = (struct rpc_call){.method = &rpc_metad_register,
 		.request = &m->base,
-		.deadline_ns = io_now_ns(ch->io) + CALL_MS * MS,
+		.deadline_ns = io_now_ns(ch->io) + call_ms(r) * MS,
 		.done = register_done};
-	rpc_call_start(r->peer, &r->call);
+	start_call(r);
 }
 
 /* ---- heartbeats ---- */
@@ -371,6 +397,10 @@ static void beat_done(struct rpc_call *call, int status, const ProtobufCMessage 
 		close_step(r);
 		return;
 	}
+	if (asks_another(r, status))
+		return;
+	if (code == 0)
+		rpc_replicas_learn(r->metads, m->metads, m->n_metads);
 	if (code == 0)
 		code = learn_keys(ch, m->token_keys, m->n_token_keys);
 	if (code == 0 && m->register_again)
@@ -421,10 +451,10 @@ static void send_beat(struct registrar *r, bool stopping)
 		beat->disk = r->stores[i].number;
 		beat->generation = r->stores[i].generation;
 		beat->capacity_bytes = segments_capacity_bytes(d->segments);
-		for (int c = 0; c < ALLOC_CLASSES; c++)
-			r->free_bytes[i][c] =
-				d->failed || index_is_full(d->index) ? 0 : segments_free_bytes(d->segments, c);
-		beat->n_free_bytes = ALLOC_CLASSES;
+		for (uint32_t size = 0; size < LIMIT_ROOM_SIZES; size++)
+			r->free_bytes[i][size] =
+				d->failed || index_is_full(d->index) ? 0 : segments_free_bytes(d->segments, size);
+		beat->n_free_bytes = LIMIT_ROOM_SIZES;
 		beat->free_bytes = r->free_bytes[i];
 		beat->chunks = index_count(d->index);
 		beat->failed = d->failed != 0;
@@ -440,9 +470,9 @@ static void send_beat(struct registrar *r, bool stopping)
 	m->auth = (ProtobufCBinaryData){sizeof(r->mac), r->mac};
 	r->call = (struct rpc_call){.method = &rpc_metad_heartbeat,
 		.request = &m->base,
-		.deadline_ns = io_now_ns(ch->io) + (stopping ? GOODBYE_MS : CALL_MS) * MS,
+		.deadline_ns = io_now_ns(ch->io) + (stopping ? GOODBYE_MS : call_ms(r)) * MS,
 		.done = beat_done};
-	rpc_call_start(r->peer, &r->call);
+	start_call(r);
 }
 
 /* ---- life ---- */
@@ -473,8 +503,7 @@ struct registrar *registrar_new(struct chunkd *ch)
 	struct registrar *r = MEM_NEW(struct registrar);
 	size_t n = ch->disk_count;
 	struct io_addr addr = ch->o.advertise.family ? ch->o.advertise : chunkd_addr(ch);
-	struct rpc_peer_options options = {.addr = ch->o.metad,
-		.self = {.cluster = ch->o.cluster, .role = RPC_ROLE_CHUNKD},
+	struct rpc_peer_options options = {.self = {.cluster = ch->o.cluster, .role = RPC_ROLE_CHUNKD},
 		.conns = 1,
 		.transform = ch->o.transform};
 	uint64_t seed;
@@ -504,12 +533,12 @@ struct registrar *registrar_new(struct chunkd *ch)
 		r->troubles[i].error = ch->bad[i].text;
 		r->trouble_table[i] = &r->troubles[i];
 	}
-	r->peer = rpc_peer_new(ch->io, &options);
+	r->metads = rpc_replicas_new(ch->io, &ch->o.metads, &options);
 	wait_ms(r, 0);
 	return r;
 }
 
-static void peer_closed(void *ctx)
+static void peers_closed(void *ctx)
 {
 	struct registrar *r = ctx;
 	void (*closed)(void *ctx) = r->closed;
@@ -537,7 +566,7 @@ static void close_step(struct registrar *r)
 		send_beat(r, true);
 		return;
 	}
-	rpc_peer_close(r->peer, peer_closed, r);
+	rpc_replicas_close(r->metads, peers_closed, r);
 }
 
 void registrar_close(struct registrar *r, void (*closed)(void *ctx), void *ctx)

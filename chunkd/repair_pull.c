@@ -368,6 +368,7 @@ static void write_cell(struct repair_job *job)
 	struct put_request r = {
 		.copy = job->copy,
 		.policy = job->policy->id,
+		.repairs = true,
 		.offset = len ? offset : length,
 		.len = len,
 		.unit_crcs = slice_of((const uint8_t *)(job->lists[index] + first), (size_t)stripe_unit_count(len) * 4),

@@ -3,10 +3,12 @@
  * Making a file. Extending one on the data path halves the speed, so a segment is allocated in one piece, synced under a temporary name
  * and renamed: a name in the directory is a usable segment, whatever crashed. At most one is being made at a time, on a file worker.
  * A class asks for its next one when half of its last is used or when it has less than AHEAD_BYTES free; a disk with little capacity
- * left makes them only on need, so that the last ones go to the class that wants them.
+ * left makes them only on need, so that the last ones go to the class that wants them. When none can be made any more, for want of capacity or
+ * of space on the file system, classes lend each other room: where an extent lies matters to who looks for one, never to who reads it.
  *
- * Failure. No space on the file system, or any other error while a file is made, is not an error of the disk: the uploads that waited
- * get ERR_NO_EXTENT, and making is not tried again for RETRY_NS. A failed sync is, also of a file being made: what it would have made
+ * Failure. No space on the file system, or any other error while a file is made, is not an error of the disk: making is not tried again for
+ * RETRY_NS. Till then uploads get room of another class where space is what is missing; after any other error, which may be over in a moment,
+ * they are to come again (ERR_OVERLOADED): what is lent comes back late. A failed sync is one of the disk, also of a file being made: what it would have made
  * durable may be lost, and the kernel may not say so twice. A file that got its name and whose directory was not synced would also keep
  * its number, which the next one made, of another class, would have too.
  */
@@ -312,6 +314,29 @@ static void make_start(struct segments *s, enum alloc_class class)
 	io_submit(s->io, &s->make.op);
 }
 
+/*
+ * No further segment is to be had: one of another class serves as well, if it has room. A greater one first: many small extents in a
+ * segment of great ones do less harm than the other way round.
+ */
+static int borrow(struct segments *s, struct segment_wait *w)
+{
+	int rc = ERR_NO_EXTENT;
+
+	for (int i = (int)w->class + 1; rc < 0 && i < ALLOC_CLASSES; i++)
+		rc = alloc_borrow(&s->alloc, i, w->grains, &w->extent);
+	for (int i = (int)w->class - 1; rc < 0 && i >= 0; i--)
+		rc = alloc_borrow(&s->alloc, i, w->grains, &w->extent);
+	return rc;
+}
+
+/* `code`: why no segment was made; 0, or how making one ended a moment ago. */
+static int take_without(struct segments *s, struct segment_wait *w, int code)
+{
+	bool passes = code < 0 && code != ERR_NOSPC && may_make(s);
+
+	return passes ? ERR_OVERLOADED : borrow(s, w);
+}
+
 static void serve_waiting(struct segments *s, enum alloc_class class, int code)
 {
 	struct list now;
@@ -326,7 +351,7 @@ static void serve_waiting(struct segments *s, enum alloc_class class, int code)
 		if (rc < 0 && code == 0 && may_make(s))
 			list_push_back(&s->waiting[class], &w->link);
 		else
-			w->done(w, rc < 0 ? ERR_NO_EXTENT : 0);
+			w->done(w, rc < 0 ? take_without(s, w, code) : 0);
 	}
 }
 
@@ -365,7 +390,7 @@ static void make_done(struct io_op *op)
 		if (may_make(s))
 			make_start(s, i);
 		else
-			serve_waiting(s, i, ERR_NO_EXTENT);
+			serve_waiting(s, i, 0);
 	}
 }
 
@@ -390,8 +415,10 @@ int segments_take(struct segments *s, struct segment_wait *w)
 		make_ahead(s, w->class);
 		return 0;
 	}
-	if (!may_make(s) || w->grains > segment_grains(s) || io_now_ns(s->io) < s->retry_at_ns)
+	if (w->grains > segment_grains(s))
 		return ERR_NO_EXTENT;
+	if (!may_make(s) || io_now_ns(s->io) < s->retry_at_ns)
+		return take_without(s, w, s->make_code);
 	list_push_back(&s->waiting[w->class], &w->link);
 	make_start(s, w->class);
 	return ERR_AGAIN;
@@ -478,17 +505,15 @@ void segments_sync(struct segments *s, uint32_t segment, struct segment_sync_wai
 
 /* ---- figures ---- */
 
-uint64_t segments_free_bytes(const struct segments *s, enum alloc_class class)
+uint64_t segments_free_bytes(const struct segments *s, uint32_t size)
 {
-	uint64_t bytes = alloc_free_grains(&s->alloc, class) * FORMAT_GRAIN_BYTES;
-
-	uint64_t made = s->made * s->o.segment_bytes, more = 0;
+	uint64_t made = s->made * s->o.segment_bytes, more = 0, whole = alloc_fit_whole(&s->alloc, size, segment_grains(s));
 
 	if (s->o.capacity_bytes > made)
 		more = s->o.capacity_bytes - made;
 	if (more > s->space_left)
 		more = s->space_left;
-	return bytes + more / s->o.segment_bytes * s->o.segment_bytes;
+	return (alloc_fit_grains(&s->alloc, size) + more / s->o.segment_bytes * whole) * FORMAT_GRAIN_BYTES;
 }
 
 static void space_run(struct io_op *op)

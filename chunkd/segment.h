@@ -46,7 +46,10 @@ struct segment_wait {
 	void (*done)(struct segment_wait *wait, int code); /* only after ERR_AGAIN; never from inside segments_take */
 	struct list link;
 };
-/* Takes wait->grains. 0: at once. ERR_AGAIN: `done` follows when a new segment is there. ERR_NO_EXTENT. */
+/*
+ * Takes wait->grains. 0: at once. ERR_AGAIN: `done` follows when a new segment is there, or cannot be made. ERR_NO_EXTENT: no segment of any class has
+ * room, and no further one can be made. ERR_OVERLOADED: making one failed a moment ago, not for want of space.
+ */
 int segments_take(struct segments *segments, struct segment_wait *wait);
 void segments_wait_cancel(struct segment_wait *wait); /* harmless if it does not wait */
 void segments_give(struct segments *segments, struct alloc_extent extent);
@@ -65,8 +68,11 @@ void segments_sync(struct segments *segments, uint32_t segment, struct segment_s
 /* NNNNNNNN-CLASS; false for any other name. */
 bool segment_parse_name(const char *name, uint32_t *ret_number, enum alloc_class *ret_class);
 
-/* What uploads of this class could still get: free extents, and segments not made yet. */
-uint64_t segments_free_bytes(const struct segments *segments, enum alloc_class class);
+/*
+ * What chunks of LIMIT_ROOM_BYTES << size could still get, with their trailers: free extents that one fits in, of all classes, and segments not
+ * made yet. Size 0: all that is free.
+ */
+uint64_t segments_free_bytes(const struct segments *segments, uint32_t size);
 /* Asks the file system anew how much is left, for later calls of the above. */
 void segments_refresh(struct segments *segments);
 uint64_t segments_capacity_bytes(const struct segments *segments);

@@ -19,8 +19,10 @@
 #include "client/config.h"
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "common/base/units.h"
 
-#define CONNECT_TIMEOUT_NS (3ull * 1000 * 1000 * 1000)
+#define CONNECT_TIMEOUT_MS 3000ull
+#define GROUP_CONNECT_TIMEOUT_MS 10000ull /* one may have died just now: the others elect another leader within some seconds */
 
 enum { DIR_PAGE_ENTRIES = 256 };
 
@@ -187,12 +189,38 @@ static int start_thread(struct cr_store *store)
 	return code ? err_from_errno(code) : 0;
 }
 
-static int say_hello(struct cr_store *store, uint64_t timeout_ns)
+/* Who asked for a time to wait gets it. Else what cannot be reached is said to be so soon: there is somebody who may start it. */
+static int say_hello(struct cr_store *store, const struct cr_options *options, const struct config *config)
 {
 	struct api_call *c = api__call_new(CLIENT_STAT, "/");
+	uint64_t most_ms = config->metads.count > 1 ? GROUP_CONNECT_TIMEOUT_MS : CONNECT_TIMEOUT_MS,
+		 wait_ms = options && options->timeout_ms ? options->timeout_ms
+			: config->timeout_ms < most_ms    ? config->timeout_ms
+							  : most_ms;
+	char addrs[RPC_ADDRS_TEXT_BYTES], text[UNITS_TEXT_BYTES];
+	int code;
 
-	c->op.timeout_ns = timeout_ns && timeout_ns < CONNECT_TIMEOUT_NS ? timeout_ns : CONNECT_TIMEOUT_NS;
-	return api__run_and_free(store, c);
+	c->op.timeout_ns = wait_ms * 1000000;
+	code = api__call_run(store, c);
+	switch (c->op.err.code) {
+	case ERR_TIMEDOUT:
+	case ERR_CONNREFUSED:
+	case ERR_CONNRESET:
+	case ERR_HOSTUNREACH:
+	case ERR_PIPE:
+	case ERR_STOPPED:
+		rpc_addrs_format(&config->metads, addrs);
+		err_set(&c->op.err, c->op.err.code,
+			"metad at %s does not answer (%s, after %s): start the store (`craton local up DIR`, or craton-metad on its host), or give "
+			"its address in %.150s",
+			addrs, err_text(c->op.err.code), units_format_ns(c->op.timeout_ns, text), config->path);
+		code = fail(&c->op.err);
+		break;
+	default:
+		break;
+	}
+	mem_free(c);
+	return code;
 }
 
 int cr_connect(const struct cr_options *options, struct cr_store **ret_store)
@@ -211,7 +239,7 @@ int cr_connect(const struct cr_options *options, struct cr_store **ret_store)
 	if (code < 0)
 		goto fail_config;
 	snprintf(name, sizeof(name), "client-%ld", (long)getpid());
-	co.metad = config->metad;
+	co.metads = config->metads;
 	co.cluster = config->cluster;
 	co.name = name;
 	co.timeout_ns = (options && options->timeout_ms ? options->timeout_ms : config->timeout_ms) * 1000000;
@@ -225,7 +253,7 @@ int cr_connect(const struct cr_options *options, struct cr_store **ret_store)
 		err_set(&err, code, "cannot start a thread: %s", err_text(code));
 		goto fail_thread;
 	}
-	code = say_hello(store, co.timeout_ns);
+	code = options && options->no_hello ? 0 : say_hello(store, options, config);
 	mem_free(config);
 	if (code < 0) {
 		/* cr_error() stays that of the failed call. */
@@ -553,6 +581,16 @@ int cr_meta_backup(struct cr_store *store, int (*each)(const void *data, size_t 
 		mem_free(c);
 	}
 	return code;
+}
+
+int cr_meta_members(struct cr_store *store, enum cr_meta_action action, const char *member, struct cr_members *ret_members)
+{
+	struct api_call *c = api__call_new(CLIENT_MEMBERS, NULL);
+
+	c->op.flags = action;
+	c->op.setting = member;
+	c->op.members = ret_members;
+	return api__run_and_free(store, c);
 }
 
 int cr_server_maintenance(struct cr_store *store, const char *server, uint64_t for_ms)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * client: one client = one peer of metad, one peer per chunk server, one pool of buffers, its open files and the operations in flight.
+ * client: one client = its way to metad, or to each of a group, one peer per chunk server, one pool of buffers, its open files and the operations in flight.
  * client_close gives up what is open, waits until the last operation and the last background call have ended, then closes the peers.
  */
 #include "client/client_priv.h"
@@ -38,7 +38,7 @@ struct client *client_new(struct io *io, const struct client_options *options)
 {
 	struct client *c = MEM_NEW(struct client);
 	struct rpc_identity self = {.cluster = options->cluster, .role = RPC_ROLE_CLIENT};
-	struct rpc_peer_options peer = {.addr = options->metad, .conns = 1, .transform = options->transform};
+	struct rpc_peer_options peer = {.conns = 1, .transform = options->transform};
 	uint64_t seed, buffer_bytes = options->buffer_bytes ? options->buffer_bytes : DEFAULT_BUFFER_BYTES;
 
 	snprintf(self.name, sizeof(self.name), "%s", options->name ? options->name : "client");
@@ -57,7 +57,7 @@ struct client *client_new(struct io *io, const struct client_options *options)
 	c->session = (struct session){
 		.io = io,
 		.rng = &c->rng,
-		.peer = rpc_peer_new(io, &peer),
+		.metads = rpc_replicas_new(io, &options->metads, &peer),
 		.timeout_ns = c->timeout_ns,
 		.name = c->name,
 		.list_open = list_open,
@@ -65,7 +65,6 @@ struct client *client_new(struct io *io, const struct client_options *options)
 		.ctx = c,
 	};
 	session_init(&c->session);
-	io_addr_format(&options->metad, c->session.addr_text);
 	return c;
 }
 
@@ -115,13 +114,13 @@ static void abandon_files(struct client *c)
 static void close_step(struct io_turn_hook *hook)
 {
 	struct client *c = CONTAINER_OF(hook, struct client, close_hook);
-	struct rpc_peer *peer = c->session.peer;
+	struct rpc_replicas *metads = c->session.metads;
 
 	abandon_files(c); /* also those that opens in flight have brought since */
-	if (c->ops_active || c->background || !list_empty(&c->files) || !peer || !session_close(&c->session))
+	if (c->ops_active || c->background || !list_empty(&c->files) || !metads || !session_close(&c->session))
 		return;
-	c->session.peer = NULL;
-	rpc_peer_close(peer, session_peer_closed, c);
+	c->session.metads = NULL;
+	rpc_replicas_close(metads, session_peer_closed, c);
 	disks_close(&c->disks, disks_peers_closed, c);
 }
 

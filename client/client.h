@@ -14,13 +14,13 @@
 #include "common/base/err.h"
 #include "common/base/ids.h"
 #include "common/io/io.h"
-#include "common/rpc/rpc.h"
+#include "common/rpc/replicas.h"
 
 struct client;
 struct client_file;
 
 struct client_options {
-	struct io_addr metad;
+	struct rpc_addrs metads;
 	struct uuid cluster;
 	const char *name;                /* for logs of the daemons; NULL: "client" */
 	uint64_t timeout_ns;             /* 0: 30 s */
@@ -43,6 +43,7 @@ enum client_op_kind {
 	/* path2: the attribute; buf, len: its value; GET and LIST: room for it -> count, the value's or list's length */
 	CLIENT_XATTR_SET, CLIENT_XATTR_GET, CLIENT_XATTR_LIST, CLIENT_XATTR_REMOVE,
 	CLIENT_BACKUP,                   /* the next part: backup (0 at first) and offset in and out -> buf (mem_alloc'ed, the caller's), count, end */
+	CLIENT_MEMBERS,                  /* flags: enum cr_meta_action; setting: member -> members */
 	CLIENT_MAINTENANCE,              /* setting: server; offset: for so many ms, 0: no more */
 	CLIENT_OPEN,                     /* -> ret_file */
 	CLIENT_INSPECT,                  /* some blocks from `offset` on -> chunks, and `offset` to go on from, or `end` */
@@ -85,6 +86,7 @@ struct client_op {
 	struct cr_df df;
 	struct cr_gc gc;
 	struct cr_chunk_info *chunks;    /* INSPECT: `count` of them, one mem_alloc for all, the caller's */
+	struct cr_members *members;      /* MEMBERS: the caller's, filled */
 	uint64_t backup;                 /* BACKUP */
 	char *json;                      /* STATUS, CONFIG: mem_alloc'ed, the caller's */
 	void *user;

@@ -30,8 +30,8 @@ static const struct opt config_table[] = {
 	{.name = "metad",
 		.type = OPT_STRING,
 		.offset = AT(metad),
-		.arg = "HOST:PORT",
-		.help = "address of the metadata daemon"},
+		.arg = "IP:PORT,...",
+		.help = "address of the metadata daemon, or of each of a group"},
 	{.name = "secret-file",
 		.type = OPT_STRING,
 		.offset = AT(secret_file),
@@ -111,18 +111,22 @@ static void path_beside(const char *file, const char *name, char *out, size_t ou
 static int take(const struct config_text *t, struct config *c, struct err *err)
 {
 	const char *transform = t->transform ? t->transform : "";
+	bool is_local = true;
 
 	if (!t->metad)
 		return err_set(err, ERR_INVAL, "%s: `metad = HOST:PORT` is missing", c->path);
-	if (io_addr_parse(t->metad, &c->metad) < 0)
-		return err_set(err, ERR_INVAL, "%s: metad = %.200s: not an address: write 127.0.0.1:7000 or [::1]:7000",
+	if (rpc_addrs_parse(t->metad, &c->metads) < 0)
+		return err_set(err, ERR_INVAL,
+			"%s: metad = %.200s: not an address: write 127.0.0.1:7000 or [::1]:7000, or those of a group with commas between them",
 			c->path, t->metad);
 	if (t->cluster && uuid_parse(t->cluster, &c->cluster) < 0)
 		return err_set(err, ERR_INVAL, "%s: cluster = %.200s: not a UUID", c->path, t->cluster);
 	if (rpc_transform_by_name(transform, &c->transform) < 0)
 		return err_set(
 			err, ERR_INVAL, "%s: unknown transform %.200s: known are none and xor", c->path, transform);
-	if (!io_addr_is_loopback(&c->metad) && !t->plaintext)
+	for (uint32_t i = 0; i < c->metads.count; i++)
+		is_local = is_local && io_addr_is_loopback(&c->metads.addrs[i]);
+	if (!is_local && !t->plaintext)
 		return err_set(err, ERR_INVAL,
 			"%s: metad = %.200s is not on this host: say `plaintext = yes` to go there without encryption",
 			c->path, t->metad);

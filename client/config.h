@@ -8,12 +8,12 @@
 #include "common/base/err.h"
 #include "common/base/ids.h"
 #include "common/io/io.h"
-#include "common/rpc/rpc.h"
+#include "common/rpc/replicas.h"
 
 struct config {
 	char path[4096];                 /* the file that was read */
 	struct uuid cluster;             /* zero: any */
-	struct io_addr metad;
+	struct rpc_addrs metads;
 	bool plaintext;                  /* connections beyond loopback without encryption are wanted */
 	char secret_file[4096];          /* "" if not set */
 	const struct rpc_transform *transform;

@@ -57,9 +57,13 @@ struct cr_options {
 	uint32_t timeout_ms;    /* greatest time one metadata call or one cell may take, retries included; 0: 30000 */
 	uint64_t buffer_bytes;  /* memory for data in flight, all files together; 0: 192 MiB; at least 64 MiB */
 	uint32_t ignore_servers; /* for measurements: what lies on the chunk servers with the numbers 1 to this one is read as if it were lost */
+	uint32_t no_hello;      /* not 0: nothing is asked yet, the first call finds out whether metad answers */
 };
 
-/* Reads the configuration, starts the library's threads, says hello to metad. `options` may be NULL. */
+/*
+ * Reads the configuration, starts the library's threads, says hello to metad. `options` may be NULL. A metad that does not answer is waited
+ * for as long as `timeout_ms` says if that is given, else for the configuration's time, but no longer than 3 s.
+ */
 int cr_connect(const struct cr_options *options, struct cr_store **ret_store);
 
 /* Waits for calls in flight, aborts files still open for writing, frees everything. NULL is allowed. */
@@ -260,11 +264,14 @@ struct cr_chunk_info {
 int cr_inspect(struct cr_store *store, const char *path, int verify,
                int (*each)(const struct cr_chunk_info *chunk, void *user), void *user);
 
+#define CR_DF_UNKNOWN UINT64_MAX
 struct cr_df {
 	uint64_t total_bytes, free_bytes;   /* raw, of all disks that are not failed */
 	uint64_t pending_bytes;             /* raw, of deleted data not reclaimed yet */
 	uint64_t file_count, dir_count;
 	uint64_t file_bytes;                /* user data */
+	uint64_t available_bytes;           /* user data that fits yet, under the root's policy; of the free space some is kept for repair.
+	                                       CR_DF_UNKNOWN: an older metad does not say */
 };
 int cr_df(struct cr_store *store, struct cr_df *ret_df);
 void cr_df_async(struct cr_store *store, struct cr_df *ret_df, struct cr_op *op);
@@ -298,6 +305,35 @@ int cr_config_json(struct cr_store *store, const char *name, const char *value, 
  * backup only if 0 is returned.
  */
 int cr_meta_backup(struct cr_store *store, int (*each)(const void *data, size_t len, void *user), void *user);
+
+/*
+ * The metads of the store. Whoever leads answers; without a leader whoever is asked first, with what it knows by itself. A store of one metad is a
+ * group of one, whose id is 0.
+ */
+enum { CR_MEMBERS_MAX = 9 };
+struct cr_member {
+	uint64_t id, term;
+	uint64_t applied, match, lag; /* log entries: durable there and committed; durable there; that it lacks */
+	uint64_t silent_ms;
+	char name[64], address[64];
+	char role[16];  /* leader, follower, learner (catches up, does not vote yet), candidate, unknown */
+	char state[16]; /* up, down, unknown */
+};
+struct cr_members {
+	uint64_t answered_by, leader; /* ids; leader 0: not known */
+	uint64_t term, commit, next_id;
+	uint32_t count;
+	struct cr_member members[CR_MEMBERS_MAX];
+};
+enum cr_meta_action {
+	CR_META_SAY = 0,
+	CR_META_TRANSFER, /* leadership goes to `member` (name, id or address); NULL: to whoever has most of the log */
+	CR_META_SNAPSHOT, /* who leads writes its table out now */
+	CR_META_ADD,      /* `member`: address of one that waits to be added. It is a learner at first, and votes when it has caught up */
+	CR_META_REMOVE,   /* `member`; if it leads, another one takes over first */
+};
+/* -EBUSY, -EINVAL, -ENOENT: refused, cr_error() says why. */
+int cr_meta_members(struct cr_store *store, enum cr_meta_action action, const char *member, struct cr_members *ret_members);
 
 /*
  * The server, by name or number, may be away for so long (24 h at most; 0: no more) without its chunks being rebuilt elsewhere. -EBUSY:

@@ -15,6 +15,7 @@
 
 #define AVOID_MIN_NS (250ull * 1000 * 1000)
 #define AVOID_MAX_NS (1ull * 1000 * 1000 * 1000)
+#define CHECK_EVERY_NS (1ull * 1000 * 1000 * 1000)
 #define PROBE_TIMEOUT_NS (3ull * 1000 * 1000 * 1000)
 
 void disks_init(struct disks *d, struct io *io, const struct rpc_identity *self, const struct rpc_transform *transform)
@@ -89,7 +90,7 @@ static void set_suspect(struct disks_server *s, bool suspect)
 	if (s->suspect == suspect)
 		return;
 	s->suspect = suspect;
-	s->disks->changed_ns = io_now_ns(s->disks->io);
+	s->suspect_ns = s->disks->changed_ns = io_now_ns(s->disks->io);
 }
 
 static struct disks_server *learn_server(struct disks *d, const Craton__Disk *in, const struct io_addr *addr)
@@ -280,9 +281,15 @@ void disks_failed(struct disks *d, uint32_t disk)
 void disks_check(struct disks *d, uint32_t disk)
 {
 	const struct disks_disk *k = disks_get(d, disk);
+	struct disks_server *s = k ? k->server : NULL;
+	uint64_t now_ns = io_now_ns(d->io);
 
-	if (k && !k->server->suspect && !io_pending(&k->server->timer))
-		probe_start(k->server);
+	if (!s || s->suspect || io_pending(&s->timer) || rpc_call_active(&s->probe) ||
+		(s->checked_ns && now_ns - s->checked_ns < CHECK_EVERY_NS))
+		return;
+	s->checked_ns = now_ns;
+	d->checked++;
+	probe_start(s);
 }
 
 void disks_succeeded(struct disks *d, uint32_t disk)
@@ -300,6 +307,13 @@ bool disks_suspect(const struct disks *d, uint32_t disk)
 	const struct disks_disk *k = disks_get(d, disk);
 
 	return !k || k->server->suspect;
+}
+
+uint64_t disks_suspect_ns(const struct disks *d, uint32_t disk)
+{
+	const struct disks_disk *k = disks_get(d, disk);
+
+	return k && k->server->suspect ? io_now_ns(d->io) - k->server->suspect_ns : 0;
 }
 
 bool disks_avoided(const struct disks *d, uint32_t disk)
@@ -359,6 +373,26 @@ size_t disks_slow_list(const struct disks *d, uint32_t *out, size_t cap)
 	return count;
 }
 
+/* ---- disks without room ---- */
+
+void disks_had_no_room(struct disks *d, uint32_t disk)
+{
+	struct disks_disk *k = map_get(&d->disks, disk);
+
+	if (!k)
+		return;
+	if (!disks_without_room(d, disk))
+		d->changed_ns = io_now_ns(d->io);
+	k->no_room_until_ns = io_now_ns(d->io) + DISKS_NO_ROOM_NS;
+}
+
+bool disks_without_room(const struct disks *d, uint32_t disk)
+{
+	const struct disks_disk *k = disks_get(d, disk);
+
+	return k && k->no_room_until_ns > io_now_ns(d->io);
+}
+
 size_t disks_avoid_list(const struct disks *d, uint32_t *out, size_t cap)
 {
 	size_t pos = 0, count = 0;
@@ -366,7 +400,7 @@ size_t disks_avoid_list(const struct disks *d, uint32_t *out, size_t cap)
 	void *value;
 
 	while (count < cap && map_next(&d->disks, &pos, &key, &value))
-		if (disks_avoided(d, (uint32_t)key))
+		if (disks_avoided(d, (uint32_t)key) || disks_without_room(d, (uint32_t)key))
 			out[count++] = (uint32_t)key;
 	return count;
 }
@@ -382,8 +416,6 @@ bool disks_is_failure(int status)
 	case ERR_IO:
 	case ERR_DISK_FAILED:
 	case ERR_STOPPED:
-	case ERR_NOSPC:
-	case ERR_NO_EXTENT:
 	case ERR_GENERATION:
 	case ERR_WRONG_CLUSTER:
 	case ERR_PROTO:

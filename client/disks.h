@@ -5,6 +5,8 @@
  *  - A server that failed is a suspect until it answers a probe of our own (sent after a while that doubles with each failure in a row)
  *    or a request that was sent to it all the same. So users' requests wait for a dead server once, not again and again.
  *  - A slow disk (pace.h), as found here or, for a while, by another client; a small share of the requests goes to it all the same.
+ *  - A disk that had no room for a chunk, for DISKS_NO_ROOM_NS, by new blocks only: metad hears of it with its next heartbeats. It is as good as any
+ *    other to read from, and its server has done nothing wrong.
  */
 #ifndef CLIENT_DISKS_H
 #define CLIENT_DISKS_H
@@ -18,10 +20,14 @@
 #include "proto/chunkd.pb-c.h"
 #include "proto/metad.pb-c.h"
 
+#define DISKS_NO_ROOM_NS (3ull * 1000 * 1000 * 1000) /* more than two heartbeats */
+
 struct disks_server {
 	uint32_t id;
 	uint32_t failures;         /* in a row */
 	bool suspect;
+	uint64_t suspect_ns;       /* since when */
+	uint64_t checked_ns;       /* when it was last asked whether it is there, for its silence; 0: never */
 	struct disks *disks;
 	struct io_op timer;        /* until the next probe */
 	struct rpc_call probe;
@@ -36,6 +42,7 @@ struct disks_disk {
 	bool up;                   /* as metad said */
 	struct disks_server *server;
 	struct pace pace;
+	uint64_t no_room_until_ns;
 };
 
 struct disks {
@@ -45,6 +52,7 @@ struct disks {
 	const struct rpc_transform *transform;
 	uint64_t changed_ns;       /* when a server or disk was last found to be avoided, or not any more */
 	uint64_t slowed, probed;   /* disks found slow; requests sent to such all the same */
+	uint64_t checked;          /* silent servers asked whether they are there */
 	uint32_t closing;          /* peers being closed, timers and probes that run */
 	bool closed_asked;
 	uint32_t ignore_servers;   /* see craton.h */
@@ -68,17 +76,21 @@ uint32_t disks_domain(const struct disks *d, uint32_t disk);
 /* A request to this disk failed or succeeded. */
 void disks_failed(struct disks *d, uint32_t disk);
 void disks_succeeded(struct disks *d, uint32_t disk);
-/* It has not answered for a while: asks it whether it is there; if not, it failed. */
+/* It has not answered for a while: asks it, once a second at most, whether it is there; if not, it failed. */
 void disks_check(struct disks *d, uint32_t disk);
 /* Unknown, a suspect, or slow. */
 bool disks_avoided(const struct disks *d, uint32_t disk);
 bool disks_suspect(const struct disks *d, uint32_t disk);
+uint64_t disks_suspect_ns(const struct disks *d, uint32_t disk); /* for how long it has been one; 0: it is none */
 bool disks_ignored(const struct disks *d, uint32_t disk);
 /* A request to this disk took so long, or has been waiting for so long; see pace_note. */
 void disks_note(struct disks *d, uint32_t disk, uint64_t took_ns, uint64_t median_ns);
 /* It is avoided for slowness alone, and this request shall go to it all the same, for us to see how it is now. */
 bool disks_probe(struct disks *d, uint32_t disk);
-/* Ids of the disks avoided now, at most cap. */
+/* A chunk found no room on it; and lately one did not. */
+void disks_had_no_room(struct disks *d, uint32_t disk);
+bool disks_without_room(const struct disks *d, uint32_t disk);
+/* Ids of the disks that new blocks are to avoid now: avoided, or without room; at most cap. */
 size_t disks_avoid_list(const struct disks *d, uint32_t *out, size_t cap);
 /* Those that were found slow here, for metad to tell the others; at most cap. */
 size_t disks_slow_list(const struct disks *d, uint32_t *out, size_t cap);

@@ -512,6 +512,8 @@ static void lookup_done(struct session_call *call, int status, const ProtobufCMe
 		status = reply ? client_attr(reply->attr, &n->op->attr) : ERR_PROTO;
 	if (status == 0 && n->op->attr.type != CR_TYPE_FILE)
 		status = n->op->attr.type == CR_TYPE_DIR ? ERR_ISDIR : ERR_LOOP;
+	if (status == 0 && path_wants_dir(n->op->path))
+		status = ERR_NOTDIR;
 	if (status < 0) {
 		fail(n, status);
 		return;

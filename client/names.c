@@ -258,6 +258,21 @@ static void take_attr(struct name_call *n, const ProtobufCMessage *msg)
 		names__bad_answer(n);
 }
 
+static void explain(struct name_call *n, int status);
+
+static bool wants_dir(const struct client_op *op, const char *path)
+{
+	return !op->inode && path && path_wants_dir(path);
+}
+
+/* Of what only looks: "/file/" is nothing that is there. */
+static void take_found(struct name_call *n, const ProtobufCMessage *msg)
+{
+	take_attr(n, msg);
+	if (n->op->err.code == 0 && n->op->attr.type != CR_TYPE_DIR && wants_dir(n->op, n->op->path))
+		explain(n, n->op->attr.type == CR_TYPE_SYMLINK ? ERR_LOOP : ERR_NOTDIR);
+}
+
 static struct client_file *new_file(struct name_call *n)
 {
 	struct client_file *file = MEM_NEW(struct client_file);
@@ -294,7 +309,7 @@ static void take_open(struct name_call *n, const ProtobufCMessage *msg)
 {
 	struct client_file *file;
 
-	take_attr(n, msg);
+	take_found(n, msg);
 	if (n->op->err.code)
 		return;
 	if (n->op->attr.type != CR_TYPE_FILE) {
@@ -407,7 +422,7 @@ static void take_xattr_list(struct name_call *n, const ProtobufCMessage *msg)
 #define ID_AT(type) offsetof(Craton__##type, id)
 
 static const struct name_kind kinds[] = {
-	[CLIENT_STAT] = {&rpc_metad_lookup, "stat", 0, true, make_lookup, take_attr},
+	[CLIENT_STAT] = {&rpc_metad_lookup, "stat", 0, true, make_lookup, take_found},
 	[CLIENT_MKDIR] = {&rpc_metad_mkdir, "mkdir", ID_AT(MkdirRequest), true, make_mkdir, take_attr},
 	[CLIENT_MKDIR_PARENTS] = {&rpc_metad_mkdir, "mkdir", ID_AT(MkdirRequest), true, make_mkdir, take_attr},
 	[CLIENT_RMDIR] = {&rpc_metad_remove, "rmdir", ID_AT(RemoveRequest), true, make_remove, names__take_nothing},
@@ -533,12 +548,42 @@ static int check_open_flags(struct client_op *op)
 	return 0;
 }
 
+/* What changes, or asks for, something that is no directory does not get as far as metad, which has no '/' at the end of a path. */
+static int check_slash(const struct name_call *n)
+{
+	struct client_op *op = n->op;
+	const char *path = wants_dir(op, op->path) ? op->path : NULL;
+
+	switch (op->kind) {
+	case CLIENT_LINK:
+		if (!path && !op->inode2 && op->path2 && path_wants_dir(op->path2))
+			path = op->path2;
+		break;
+	case CLIENT_OPEN:
+		if (op->flags & CR_READ) /* the answer shows what it is */
+			path = NULL;
+		break;
+	case CLIENT_UNLINK:
+	case CLIENT_SYMLINK:
+	case CLIENT_READLINK:
+	case CLIENT_TRUNCATE:
+		break;
+	default:
+		path = NULL;
+	}
+	if (!path)
+		return 0;
+	return err_set(&op->err, ERR_NOTDIR, "%s %.200s: a path that ends with '/' is a directory's", n->kind->verb, path);
+}
+
 static int name_prepare(struct name_call *n)
 {
 	struct client_op *op = n->op;
 	int code;
 
 	n->kind = kind_of(op);
+	if ((code = check_slash(n)) < 0)
+		return code;
 	if (op->kind == CLIENT_OPEN && (code = check_open_flags(op)) < 0)
 		return code;
 	if (op->kind == CLIENT_OPEN && n->client->file_count >= LIMIT_OPEN_FILES)

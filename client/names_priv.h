@@ -32,6 +32,7 @@ struct name_call {
 		Craton__ConfigRequest config;
 		Craton__GcRequest gc;
 		Craton__BackupRequest backup;
+		Craton__MembersRequest members;
 		Craton__MaintenanceRequest maintenance;
 	} request;
 };

@@ -2,6 +2,7 @@
 /* names_store: operations on the whole store, for the frame in names.c: its space, state, settings, garbage and backup. */
 #include "client/names_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "client/status_json.h"
 
@@ -33,6 +34,15 @@ static int make_maintenance(struct name_call *n)
 	return 0;
 }
 
+static int make_members(struct name_call *n)
+{
+	craton__members_request__init(&n->request.members);
+	n->request.members.action = n->op->flags;
+	if (n->op->setting)
+		n->request.members.member = (char *)(uintptr_t)n->op->setting;
+	return 0;
+}
+
 static int make_empty(struct name_call *n)
 {
 	craton__empty_request__init(&n->request.empty);
@@ -57,6 +67,7 @@ static void take_df(struct name_call *n, const ProtobufCMessage *msg)
 		.file_count = r->file_count,
 		.dir_count = r->dir_count,
 		.file_bytes = r->file_bytes,
+		.available_bytes = r->available_known || r->available_bytes ? r->available_bytes : CR_DF_UNKNOWN,
 	};
 }
 
@@ -79,6 +90,39 @@ static void take_gc(struct name_call *n, const ProtobufCMessage *msg)
 		.inventories = r->inventories,
 		.inventories_refused = r->inventories_refused,
 	};
+}
+
+static void take_member(struct cr_member *out, const Craton__MemberStatus *m)
+{
+	*out = (struct cr_member){.id = m->id,
+		.term = m->term,
+		.applied = m->applied,
+		.match = m->match,
+		.lag = m->lag,
+		.silent_ms = m->silent_ms};
+	snprintf(out->name, sizeof(out->name), "%s", m->name);
+	snprintf(out->address, sizeof(out->address), "%s", m->address);
+	snprintf(out->role, sizeof(out->role), "%s", m->role);
+	snprintf(out->state, sizeof(out->state), "%s", m->state);
+}
+
+static void take_members(struct name_call *n, const ProtobufCMessage *msg)
+{
+	const Craton__MembersReply *r = (const Craton__MembersReply *)msg;
+	struct cr_members *out = n->op->members;
+
+	if (r->n_members > CR_MEMBERS_MAX) {
+		names__bad_answer(n);
+		return;
+	}
+	out->answered_by = r->answered_by;
+	out->leader = r->leader;
+	out->term = r->term;
+	out->commit = r->commit;
+	out->next_id = r->next_id;
+	out->count = (uint32_t)r->n_members;
+	for (size_t i = 0; i < r->n_members; i++)
+		take_member(&out->members[i], r->members[i]);
 }
 
 static void take_status(struct name_call *n, const ProtobufCMessage *msg)
@@ -121,6 +165,8 @@ const char *names__store_refusal(const struct name_call *n, const ProtobufCMessa
 		return ((const Craton__ConfigReply *)msg)->error;
 	case CLIENT_BACKUP:
 		return ((const Craton__BackupReply *)msg)->error;
+	case CLIENT_MEMBERS:
+		return ((const Craton__MembersReply *)msg)->error;
 	case CLIENT_MAINTENANCE:
 		return ((const Craton__MaintenanceReply *)msg)->error;
 	default:
@@ -134,6 +180,7 @@ static const struct name_kind kinds[] = {
 	[CLIENT_STATUS] = {&rpc_metad_status, "status", 0, false, make_empty, take_status},
 	[CLIENT_CONFIG] = {&rpc_metad_config, "config", 0, false, make_config, take_config},
 	[CLIENT_BACKUP] = {&rpc_metad_backup, "backup", 0, false, make_backup, take_backup},
+	[CLIENT_MEMBERS] = {&rpc_metad_members, "meta", 0, false, make_members, take_members},
 	[CLIENT_MAINTENANCE] = {&rpc_metad_maintenance, "maintenance", 0, false, make_maintenance, names__take_nothing},
 };
 

@@ -13,6 +13,15 @@ int path_check_name(const char *name, struct err *err)
 	return 0;
 }
 
+bool path_wants_dir(const char *path)
+{
+	size_t n = strlen(path);
+
+	if (n > 1 && path[n - 1] == '.' && path[n - 2] == '/')
+		n--;
+	return n > 0 && path[n - 1] == '/';
+}
+
 int path_resolve(const char *path, char ret_path[CR_PATH_MAX], struct err *err)
 {
 	size_t len = 0, depth = 0;

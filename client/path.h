@@ -3,6 +3,7 @@
 #ifndef CLIENT_PATH_H
 #define CLIENT_PATH_H
 
+#include <stdbool.h>
 #include "client/craton.h"
 #include "common/base/err.h"
 
@@ -11,6 +12,9 @@
  * absolute), ERR_NAMETOOLONG.
  */
 int path_resolve(const char *path, char ret_path[CR_PATH_MAX], struct err *err);
+
+/* True: only a directory can be meant, as the path ends in "/" or "/.". */
+bool path_wants_dir(const char *path);
 
 /* One name in a directory, or "" for the directory itself; ERR_INVAL ("." and "..", or with a '/'), ERR_NAMETOOLONG. */
 int path_check_name(const char *name, struct err *err);

@@ -106,6 +106,7 @@ static void fetch_part(struct rpc_call *call, const ProtobufCMessage *msg, uint3
 	struct read_fetch *f = CONTAINER_OF(call, struct read_fetch, call);
 	int code = take_part(f, (const Craton__GetPart *)msg, payload_len);
 
+	f->heard_ns = io_now_ns(f->job->args.client->io);
 	if (code < 0) {
 		f->job->lanes[f->index].error = code;
 		tell(f, code);
@@ -207,7 +208,7 @@ void read_fetch_start(struct read_job *j, uint8_t index, uint32_t first, uint32_
 	f->index = index;
 	f->first = first;
 	f->count = count;
-	f->started_ns = io_now_ns(client->io);
+	f->started_ns = f->heard_ns = io_now_ns(client->io);
 	craton__get_request__init(&f->request);
 	fill_copy(j, index, &f->copy);
 	f->request.copy = &f->copy;
@@ -244,13 +245,19 @@ static void lists_done(struct rpc_call *call, int status, const ProtobufCMessage
 		if (in->index < read_geom(j)->k)
 			(void)layout_learn_list(j->args.block, (uint8_t)in->index, in->crcs.data, in->crcs.len);
 	}
-	if (status < 0 && disks_is_failure(status))
+	if (status == 0)
+		disks_succeeded(&j->args.client->disks, j->args.block->chunks[l->index].disk);
+	else if (disks_is_failure(status))
 		disks_failed(&j->args.client->disks, j->args.block->chunks[l->index].disk);
-	/* It was asked once: what it did not give now, or gave wrong, it will not give later. */
-	j->lanes[l->index].list_failed = true;
-	j->lists = NULL;
+	j->lanes[l->index].list_busy = read_is_busy(status);
+	list_remove(&l->link);
 	mem_free(l);
 	read_job_kick(j);
+}
+
+static bool is_poor_choice(const struct read_job *j, uint8_t index)
+{
+	return j->lanes[index].avoided || disks_suspect(&j->args.client->disks, j->args.block->chunks[index].disk);
 }
 
 bool read_lists_start(struct read_job *j)
@@ -260,12 +267,13 @@ bool read_lists_start(struct read_job *j)
 	int best = -1;
 	struct read_lists *l;
 
-	if (j->lists)
-		return true;
+	LIST_FOREACH(it, &j->lists)
+		if (!LIST_ENTRY(it, struct read_lists, link)->late)
+			return true;
 	for (uint8_t i = b->geom.k; i < read_width(j); i++) {
-		if (!b->chunks[i].present || j->lanes[i].list_failed || !disks_peer(&client->disks, b->chunks[i].disk))
+		if (!b->chunks[i].present || j->lanes[i].list_asked || !disks_peer(&client->disks, b->chunks[i].disk))
 			continue;
-		if (best < 0 || (j->lanes[best].avoided && !j->lanes[i].avoided))
+		if (best < 0 || (is_poor_choice(j, (uint8_t)best) && !is_poor_choice(j, i)))
 			best = i;
 	}
 	if (best < 0)
@@ -273,6 +281,7 @@ bool read_lists_start(struct read_job *j)
 	l = MEM_NEW(struct read_lists);
 	l->job = j;
 	l->index = (uint8_t)best;
+	l->started_ns = io_now_ns(client->io);
 	craton__lists_request__init(&l->request);
 	fill_copy(j, l->index, &l->copy);
 	l->request.copy = &l->copy;
@@ -280,10 +289,11 @@ bool read_lists_start(struct read_job *j)
 	l->call = (struct rpc_call){
 		.method = &rpc_chunkd_lists,
 		.request = &l->request.base,
-		.deadline_ns = io_now_ns(client->io) + client->timeout_ns,
+		.deadline_ns = l->started_ns + client->timeout_ns,
 		.done = lists_done,
 	};
-	j->lists = l;
+	j->lanes[l->index].list_asked = true;
+	list_push_back(&j->lists, &l->link);
 	rpc_call_start(disks_peer(&client->disks, b->chunks[best].disk), &l->call);
 	return true;
 }

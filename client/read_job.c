@@ -13,7 +13,8 @@
  *
  * What is believed: a unit-CRC list only if it combines to the proof in the block's row; a unit only if its CRC is in such a list, also
  * a rebuilt one (its list comes from a parity trailer). Failure modes: fewer than k units of a row: ERR_BLOCK_LOST; a server that
- * says it does not have the chunk: ERR_STALE first, so that the caller fetches the layout again.
+ * says it does not have the chunk: ERR_STALE first, so that the caller fetches the layout again. One that is busy is done without, or, where
+ * that cannot be, asked again, as long as a call may take.
  *
  * Invariant: while the worker decodes, no fetch is active.
  */
@@ -24,6 +25,9 @@
 #include "common/base/sometimes.h"
 
 #define FRESH_NS (1000ull * 1000 * 1000)
+#define HOLD_BASE_NS (10ull * 1000 * 1000)
+#define HOLD_CAP_NS (1000ull * 1000 * 1000)
+#define READ_SILENT_NS (1000ull * 1000 * 1000)
 
 static void job_step(struct io_turn_hook *hook);
 
@@ -104,7 +108,51 @@ static bool row_is_here(const struct read_job *j, uint32_t row)
 	return true;
 }
 
-/* Fills ask[] and job->rebuild[]. False: a row is lost. */
+/* ---- servers that are busy ---- */
+
+static void hold_done(struct io_op *op)
+{
+	struct read_job *j = CONTAINER_OF(op, struct read_job, hold);
+
+	for (uint8_t i = 0; i < read_width(j); i++) {
+		struct read_lane *lane = &j->lanes[i];
+
+		if (lane->list_busy)
+			lane->list_busy = lane->list_asked = false;
+		if (!read_is_busy(lane->error))
+			continue;
+		lane->error = 0;
+		for (uint32_t row = 0; row < j->rows; row++)
+			if (lane->state[row] == PICK_UNIT_BAD)
+				lane->state[row] = PICK_UNIT_NONE;
+	}
+	read_job_kick(j);
+}
+
+/* Too few others are left: who was busy is asked again, a little later. False: nobody was, or for as long as a call may take. */
+static bool ask_busy_again(struct read_job *j)
+{
+	struct client *client = j->args.client;
+	uint64_t now_ns = io_now_ns(client->io);
+	bool any = false;
+
+	if (io_pending(&j->hold))
+		return true;
+	for (uint8_t i = 0; i < read_width(j); i++)
+		any |= read_is_busy(j->lanes[i].error) || j->lanes[i].list_busy;
+	if (j->holds == 0)
+		j->hold_until_ns = now_ns + client->timeout_ns;
+	if (!any || now_ns >= j->hold_until_ns)
+		return false;
+	SOMETIMES(read_job_held);
+	io_prep_timer(&j->hold, now_ns + rng_backoff(&client->rng, HOLD_BASE_NS, HOLD_CAP_NS, j->holds++), hold_done);
+	io_submit(client->io, &j->hold);
+	return true;
+}
+
+/* ---- the plan ---- */
+
+/* Fills ask[] and job->rebuild[]. False: a row is lost, or waits for who is busy. */
 static bool plan_rows(struct read_job *j, uint32_t ask[READ_JOB_ROWS])
 {
 	uint32_t avoid = avoid_set(j);
@@ -118,7 +166,8 @@ static bool plan_rows(struct read_job *j, uint32_t ask[READ_JOB_ROWS])
 		states_of_row(j, row, unit);
 		if (!pick_row(read_geom(j)->k, read_geom(j)->m, unit, j->needed[row], avoid, &ask[row],
 			    &j->rebuild[row])) {
-			job_lost(j, row);
+			if (!ask_busy_again(j))
+				job_lost(j, row);
 			return false;
 		}
 	}
@@ -176,14 +225,17 @@ static bool read_where_it_lies(struct read_job *j, uint8_t i)
 	return true;
 }
 
-/* True if all that is to be rebuilt can be checked; else lists are on their way, another way is taken, or the job has failed. */
+/*
+ * True if all that is to be rebuilt can be checked; else lists are on their way, another way is taken, or the job has failed. Lists that are
+ * late may still come: better than nothing.
+ */
 static bool lists_known(struct read_job *j)
 {
 	for (uint32_t row = 0; row < j->rows; row++)
 		for (uint8_t i = 0; i < read_geom(j)->k; i++) {
 			if (!(j->rebuild[row] & 1u << i) || j->args.block->lists[i])
 				continue;
-			if (!read_lists_start(j) && !read_where_it_lies(j, i))
+			if (!read_lists_start(j) && !read_where_it_lies(j, i) && list_empty(&j->lists) && !ask_busy_again(j))
 				err_set(&j->err, ERR_BLOCK_LOST,
 					"read %.160s at %llu: chunk %u is lost and no parity chunk has its checksums",
 					j->args.path, (unsigned long long)row_file_offset(j, row), i);
@@ -233,27 +285,59 @@ static bool fetches_pending(struct read_job *j)
 	return true;
 }
 
+/*
+ * What is late is not waited for any more, as long as that costs few bytes: they are counted. What a suspect has is not, whatever that costs:
+ * there is no choice in that, as with servers known to be gone before.
+ */
+static void look_at_fetch(struct read_job *j, struct read_fetch *f, uint64_t now_ns, uint64_t late_ns)
+{
+	struct client *client = j->args.client;
+	struct read_lane *lane = &j->lanes[f->index];
+	uint64_t bytes = (uint64_t)(f->count - f->next) * READ_ROW;
+	uint32_t disk = j->args.block->chunks[f->index].disk;
+	bool suspect = disks_suspect(&client->disks, disk);
+
+	/* Who is silent is asked whether he is there. */
+	if (now_ns - f->heard_ns >= READ_SILENT_NS)
+		disks_check(&client->disks, disk);
+	if (now_ns - f->started_ns < late_ns || bytes == 0 || (lane->alone && !j->args.block->lists[f->index]) ||
+		lane->state[f->first + f->next] != PICK_UNIT_PENDING ||
+		(!suspect && !pick_may_hedge(bytes, client->bytes_hedged, client->bytes_read)))
+		return;
+	if (!suspect) {
+		SOMETIMES(read_job_hedged);
+		client->bytes_hedged += bytes;
+		client->fetches_hedged++;
+	}
+	for (uint32_t r = f->next; r < f->count; r++)
+		lane->state[f->first + r] = PICK_UNIT_LATE;
+}
+
+/* Lists are a thousandth of what they are for: there are no bytes to be spared, and no more calls than parity chunks. */
+static void look_at_lists(struct read_job *j, struct read_lists *l, uint64_t now_ns, uint64_t late_ns)
+{
+	struct disks *disks = &j->args.client->disks;
+	uint32_t disk = j->args.block->chunks[l->index].disk;
+
+	if (now_ns - l->started_ns >= READ_SILENT_NS)
+		disks_check(disks, disk);
+	if (l->late || (now_ns - l->started_ns < late_ns && !disks_suspect(disks, disk)))
+		return;
+	SOMETIMES(read_lists_late);
+	l->late = true;
+}
+
 static void late_timer_done(struct io_op *op)
 {
 	struct read_job *j = CONTAINER_OF(op, struct read_job, timer);
-	struct client *client = j->args.client;
-	uint64_t now_ns = io_now_ns(client->io), late_ns = read_late_after_ns(j);
+	uint64_t now_ns = io_now_ns(j->args.client->io), late_ns = read_late_after_ns(j);
 
-	if (op->result == 0 && !j->ending)
-		LIST_FOREACH(it, &j->fetches) {
-			struct read_fetch *f = LIST_ENTRY(it, struct read_fetch, link);
-			uint64_t bytes = (uint64_t)(f->count - f->next) * READ_ROW;
-
-			if (now_ns - f->started_ns < late_ns || bytes == 0 || j->lanes[f->index].alone ||
-				j->lanes[f->index].state[f->first + f->next] != PICK_UNIT_PENDING ||
-				!pick_may_hedge(bytes, client->bytes_hedged, client->bytes_read))
-				continue;
-			client->bytes_hedged += bytes;
-			SOMETIMES(read_job_hedged);
-			client->fetches_hedged++;
-			for (uint32_t r = f->next; r < f->count; r++)
-				j->lanes[f->index].state[f->first + r] = PICK_UNIT_LATE;
-		}
+	if (op->result == 0 && !j->ending) {
+		LIST_FOREACH(it, &j->fetches)
+			look_at_fetch(j, LIST_ENTRY(it, struct read_fetch, link), now_ns, late_ns);
+		LIST_FOREACH(it, &j->lists)
+			look_at_lists(j, LIST_ENTRY(it, struct read_lists, link), now_ns, late_ns);
+	}
 	read_job_kick(j);
 }
 
@@ -298,12 +382,14 @@ static void job_end(struct read_job *j)
 	j->ending = true;
 	if (io_pending(&j->timer))
 		io_cancel(j->args.client->io, &j->timer);
-	if (j->lists)
-		rpc_call_cancel(&j->lists->call);
+	if (io_pending(&j->hold))
+		io_cancel(j->args.client->io, &j->hold);
+	LIST_FOREACH(it, &j->lists)
+		rpc_call_cancel(&LIST_ENTRY(it, struct read_lists, link)->call);
 	LIST_FOREACH(it, &j->fetches)
 		rpc_call_cancel(&LIST_ENTRY(it, struct read_fetch, link)->call);
 	pool_wait_cancel(&j->args.client->pool, &j->pool_wait);
-	if (io_pending(&j->timer) || j->lists || !list_empty(&j->fetches) || j->decoding)
+	if (io_pending(&j->timer) || io_pending(&j->hold) || !list_empty(&j->lists) || !list_empty(&j->fetches) || j->decoding)
 		return;
 	read_give_pages_back(j);
 	for (uint8_t i = 0; i < read_width(j); i++)
@@ -331,7 +417,7 @@ static bool job_advance(struct read_job *j)
 		return true;
 	}
 	if (!plan_rows(j, ask))
-		return true;
+		return j->err.code != 0;
 	if (!read_reserve_units(j, count_scratch(j, ask)))
 		return false;
 	if (ask_for(j, ask)) {
@@ -340,8 +426,10 @@ static bool job_advance(struct read_job *j)
 			lists_known(j);
 		return j->err.code != 0;
 	}
-	if (any_rebuild(j) && !lists_known(j))
+	if (any_rebuild(j) && !lists_known(j)) {
+		watch_lateness(j);
 		return j->err.code != 0;
+	}
 	if (fetches_pending(j)) {
 		watch_lateness(j);
 		return false;
@@ -374,6 +462,7 @@ struct read_job *read_job_new(const struct read_job_args *args)
 	if (io_now_ns(client->io) - args->layout->fetched_ns < FRESH_NS)
 		j->args.fresh_layout = true;
 	list_init(&j->fetches);
+	list_init(&j->lists);
 	io_turn_hook_init(&j->hook, job_step);
 	read_rows_init(j);
 	for (uint8_t i = 0; i < read_width(j); i++) {

@@ -21,8 +21,9 @@ struct read_lane {
 	uint64_t bytes;               /* of the chunk */
 	int error;                    /* last failure */
 	bool avoided;
-	bool alone;       /* nobody has its checksums: it cannot be rebuilt, only waited for */
-	bool list_failed; /* its trailer gave no list of others */
+	bool alone;       /* as long as nobody gives its checksums it cannot be rebuilt, only waited for */
+	bool list_asked;  /* its trailer gives, or gave, or did not give, the lists of others: once is enough */
+	bool list_busy;   /* it was busy then */
 };
 
 struct read_fetch {
@@ -32,15 +33,18 @@ struct read_fetch {
 	uint8_t index;
 	bool noted;                  /* its disk's pace */
 	uint32_t first, count, next; /* rows of the job; next: received so far */
-	uint64_t started_ns;
+	uint64_t started_ns, heard_ns; /* heard: when the last bytes came, or the start */
 	Craton__GetRequest request;
 	Craton__Copy copy;
 };
 
 struct read_lists {
+	struct list link;
 	struct rpc_call call;
 	struct read_job *job;
 	uint8_t index; /* the parity chunk asked */
+	bool late;     /* another one may be asked, too */
+	uint64_t started_ns;
 	Craton__ListsRequest request;
 	Craton__Copy copy;
 };
@@ -49,6 +53,9 @@ struct read_job {
 	struct read_job_args args;
 	struct io_turn_hook hook;
 	struct io_op timer; /* until something is late */
+	struct io_op hold;  /* until who was busy is asked again */
+	uint32_t holds;     /* how often that was, */
+	uint64_t hold_until_ns; /* and until when it is done, from the first time on */
 	struct io_op decode;
 	struct pool_wait pool_wait;
 	uint32_t first_row, rows;       /* rows of the chunks */
@@ -56,7 +63,7 @@ struct read_job {
 	struct read_lane lanes[LIMIT_WIDTH];
 	struct list fetches;
 	struct pace_race race;           /* of the fetches */
-	struct read_lists *lists;        /* in flight */
+	struct list lists;               /* calls for them, in flight */
 	uint32_t rebuild[READ_JOB_ROWS]; /* bit sets of chunks, once planned */
 	uint32_t page_count, pages_cap, units_used;
 	void **pages;
@@ -123,9 +130,15 @@ void read_give_pages_back(struct read_job *j);
 
 /* ---- read_fetch.c ---- */
 
+/* It has the chunk, and no memory, or no keys, just now: not broken. */
+static inline bool read_is_busy(int status)
+{
+	return status == ERR_OVERLOADED || status == ERR_AGAIN || status == ERR_BUSY;
+}
+
 /* Asks chunk `index` for `count` rows from `first` on. */
 void read_fetch_start(struct read_job *j, uint8_t index, uint32_t first, uint32_t count);
-/* Asks a parity chunk for the lists of the data chunks. False if none is left to be asked. */
+/* Asks a parity chunk for the lists of the data chunks, unless one has been asked that is not late. False if none is left to be asked. */
 bool read_lists_start(struct read_job *j);
 /* Of the client's last fetches; 0: none yet. */
 uint64_t read_median_ns(const struct client *client);

@@ -17,6 +17,8 @@
 #define BACKOFF_CAP_NS (1000ull * 1000 * 1000)
 /* A request that gets no answer is sent again, if it may be, rather than waited for to the end. */
 #define ATTEMPT_NS (10ull * 1000 * 1000 * 1000)
+/* The same where another replica can be asked instead. */
+#define GROUP_ATTEMPT_NS (3ull * 1000 * 1000 * 1000)
 #define GOODBYE_NS (2ull * 1000 * 1000 * 1000)
 
 static void send_now(struct session_call *call);
@@ -41,6 +43,9 @@ static bool may_repeat(const struct session_call *call, int status)
 	case ERR_PIPE:
 	case ERR_STOPPED:
 		return is_again(call);
+	case ERR_WRONG_CLUSTER:
+	case ERR_VERSION:
+		return !rpc_replicas_all_strange(call->session->metads); /* it was not asked: the next one may be right */
 	default:
 		return false;
 	}
@@ -113,6 +118,7 @@ static void rpc_done(struct rpc_call *rpc, int status, const ProtobufCMessage *m
 	struct session_call *call = CONTAINER_OF(rpc, struct session_call, rpc);
 	struct session *s = call->session;
 	uint64_t wait_ns;
+	bool is_known = rpc_replicas_note(s->metads, call->asked, status, rpc);
 
 	(void)payload_len;
 	if (call->canceled && status < 0) {
@@ -122,7 +128,7 @@ static void rpc_done(struct rpc_call *rpc, int status, const ProtobufCMessage *m
 	/* The answer of this attempt is worth more than "timed out": keep the cause. */
 	if (status < 0 && status != ERR_TIMEDOUT)
 		call->last_status = status;
-	wait_ns = rng_backoff(s->rng, BACKOFF_BASE_NS, BACKOFF_CAP_NS, call->attempt++);
+	wait_ns = is_known ? 0 : rng_backoff(s->rng, BACKOFF_BASE_NS, BACKOFF_CAP_NS, call->attempt++);
 	if (status < 0 && !call->canceled && may_repeat(call, status) &&
 		io_now_ns(s->io) + wait_ns < call->deadline_ns) {
 		io_prep_timer(&call->timer, io_now_ns(s->io) + wait_ns, backoff_done);
@@ -137,7 +143,7 @@ static void rpc_done(struct rpc_call *rpc, int status, const ProtobufCMessage *m
 static void send_now(struct session_call *call)
 {
 	struct session *s = call->session;
-	uint64_t attempt_end_ns = io_now_ns(s->io) + ATTEMPT_NS;
+	uint64_t attempt_end_ns = io_now_ns(s->io) + (rpc_replicas_count(s->metads) > 1 ? GROUP_ATTEMPT_NS : ATTEMPT_NS);
 
 	if (call->id)
 		call->number.unanswered = s->low;
@@ -148,7 +154,8 @@ static void send_now(struct session_call *call)
 			is_again(call) && attempt_end_ns < call->deadline_ns ? attempt_end_ns : call->deadline_ns,
 		.done = rpc_done,
 	};
-	rpc_call_start(s->peer, &call->rpc);
+	call->asked = rpc_replicas_peer(s->metads);
+	rpc_call_start(rpc_replicas_peer(s->metads), &call->rpc);
 }
 
 /* ---- the queue ---- */
@@ -195,6 +202,7 @@ static void opened(struct session_call *own, int status, const ProtobufCMessage 
 		s->secret = reply->secret;
 		s->next = s->low = 1;
 		s->unanswered = 0;
+		rpc_replicas_learn(s->metads, reply->metads, reply->n_metads);
 		session_watch(s);
 	}
 	if (s->closing)
@@ -283,7 +291,10 @@ bool session_call_active(const struct session_call *call)
 
 static void renewed(struct session_call *own, int status, const ProtobufCMessage *msg)
 {
-	(void)msg;
+	const Craton__SessionRenewReply *reply = (const Craton__SessionRenewReply *)msg;
+
+	if (status == 0 && reply)
+		rpc_replicas_learn(own->session->metads, reply->metads, reply->n_metads);
 	if (status == ERR_SESSION_LOST && own->session->request.renew.session == own->session->id)
 		lost(own->session);
 	if (own->session->closing)
@@ -367,6 +378,7 @@ bool session_close(struct session *s)
 void session_init(struct session *s)
 {
 	list_init(&s->queue);
+	rpc_addrs_format(rpc_replicas_addrs(s->metads), s->addr_text);
 	s->next = s->low = 1;
 }
 
@@ -400,6 +412,10 @@ int session_explain(const struct session *session, struct err *err, int status, 
 		return err_set(err, status,
 			"%s%s%s: metad at %s did not answer within %s: see `craton status` and its log", what, sep,
 			path, session->addr_text, units_format_ns(session->waited_ns, text));
+	case ERR_NOT_LEADER:
+		return err_set(err, status,
+			"%s%s%s: none of the metads at %s leads: most of them must be up, and reach each other", what, sep, path,
+			session->addr_text);
 	case ERR_WRONG_CLUSTER:
 		return err_set(err, status,
 			"%s%s%s: metad at %s belongs to another cluster: check `cluster` and `metad` in craton.conf",
@@ -413,8 +429,7 @@ int session_explain(const struct session *session, struct err *err, int status, 
 			"%s%s%s: metad has ended this client's session (silent for too long?): whether it was done is unknown, look before trying again",
 			what, sep, path);
 	case ERR_NOSPC:
-		return err_set(err, status, "%s%s%s: no space left: see `craton df`, remove files or add disks", what,
-			sep, path);
+		return err_set(err, status, "%s%s%s: no space left: %s", what, sep, path, SESSION_ROOM_HINT);
 	case ERR_META_FULL:
 		return err_set(err, status,
 			"%s%s%s: the disk that metad keeps its directory on is full: remove files, or give it more room", what,

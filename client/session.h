@@ -8,6 +8,8 @@
  * know it any more, all that is under way in it ends with ERR_SESSION_LOST: the outcome is unknown and nothing is tried
  * again; later calls open another one.
  *
+ * Where metad is a group, who leads is asked: a refusal says who that is, and the next one is asked if one does not answer in ATTEMPT_NS.
+ *
  * Calls without a number are sent again only if they are `repeatable`: they change nothing.
  */
 #ifndef CLIENT_SESSION_H
@@ -20,6 +22,7 @@
 #include "common/base/rng.h"
 #include "common/io/io.h"
 #include "common/rpc/methods.h"
+#include "common/rpc/replicas.h"
 #include "proto/metad.pb-c.h"
 
 enum { SESSION_WINDOW = 64 };                                 /* as metad keeps replies */
@@ -41,6 +44,7 @@ struct session_call {
 	Craton__RequestId number;
 	struct list link;                 /* in session->queue, while it waits for its number */
 	struct rpc_call rpc;
+	const struct rpc_peer *asked;
 	struct io_op timer;               /* of the backoff; in the queue: the deadline */
 	uint64_t deadline_ns;
 	uint32_t attempt;
@@ -52,7 +56,7 @@ struct session {
 	/* set by the owner */
 	struct io *io;
 	struct rng *rng;
-	struct rpc_peer *peer;
+	struct rpc_replicas *metads;
 	uint64_t timeout_ns;
 	const char *name;                 /* as metad's operators see it */
 	/* What is open for reading: at most LIMIT_OPEN_FILES inodes; how many. NULL: never anything. */
@@ -62,7 +66,7 @@ struct session {
 	void *ctx;
 	/* readable */
 	uint64_t waited_ns;               /* what the call that ended last was given: for session_explain in its done */
-	char addr_text[IO_ADDR_TEXT_BYTES];
+	char addr_text[RPC_ADDRS_TEXT_BYTES];
 	/* private */
 	uint64_t id, secret;              /* id 0: there is none */
 	uint64_t next, low;               /* numbers: the next one; the lowest unanswered */
@@ -90,6 +94,9 @@ void session_start(struct session *session, struct session_call *call);
 /* `done` follows with ERR_CANCELED, or the result if that was already on its way. */
 void session_cancel(struct session_call *call);
 bool session_call_active(const struct session_call *call);
+/* What to do about a store without room. */
+#define SESSION_ROOM_HINT \
+	"see `craton df`; add disks, or remove files, whose space comes back after a while (`craton config get gc.grace`)"
 /* One line with cause and next step for a failed call. `what`: "open /a/b". Returns status. */
 int session_explain(const struct session *session, struct err *err, int status, const char *what, const char *path);
 

@@ -80,7 +80,7 @@ static void put_disks(struct json *j, const Craton__StatusReply *r)
 		json_object(j, NULL);
 		json_u64(j, "disk", d->disk);
 		json_u64(j, "server", d->server);
-		json_str(j, "path", d->path);
+		json_name(j, "path", d->path);
 		json_str(j, "state", d->state);
 		json_u64(j, "generation", d->generation);
 		json_u64(j, "capacity_bytes", d->capacity_bytes);
@@ -97,6 +97,8 @@ static void put_df(struct json *j, const Craton__DfReply *df)
 	json_object(j, "df");
 	json_u64(j, "total_bytes", df->total_bytes);
 	json_u64(j, "free_bytes", df->free_bytes);
+	if (df->available_known || df->available_bytes)
+		json_u64(j, "available_bytes", df->available_bytes);
 	json_u64(j, "pending_bytes", df->pending_bytes);
 	json_u64(j, "file_count", df->file_count);
 	json_u64(j, "dir_count", df->dir_count);

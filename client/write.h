@@ -19,7 +19,7 @@
 #include "common/code/token.h"
 
 enum {
-	WRITE_STRIPES = 4,          /* of one file, given away and not yet acknowledged */
+	WRITE_STRIPES = 8,          /* of one file, given away and not yet acknowledged */
 	WRITE_COMMIT_BLOCKS = 16,   /* of one request */
 	WRITE_ALLOCATE_MAX = 8,     /* blocks asked for at once: 1, 2, 4, 8 */
 	WRITE_REALLOCATIONS = 4,    /* of one block: then the write fails */
@@ -33,6 +33,11 @@ enum {
 
 /* A chunk that acknowledges nothing for so long no longer holds the stream up, and its server is asked whether it is there. */
 #define WRITE_SLOW_NS (1000ull * 1000 * 1000)
+/*
+ * A server that is silent is given so long where its chunk would have to share a domain with another one, or has no other place at all: it
+ * may be starved, not gone.
+ */
+#define WRITE_SILENT_NS (10000ull * 1000 * 1000)
 /* Before a commit that lacked chunks is tried again, doubled each time: 8 s in all, enough for servers taken for dead to be heard. */
 #define WRITE_CURE_NS (250ull * 1000 * 1000)
 /* What a chunk that was left is given to arrive after the commit; then its rebuilding is the store's matter. */
@@ -94,7 +99,7 @@ struct write_chunk {
 	uint64_t generation;
 	uint8_t mac[TOKEN_MAC_BYTES];
 	struct write_target target;
-	int error;                  /* the last one */
+	int error;                  /* the last one of this target */
 	struct list puts;           /* write_put.link, of all attempts */
 };
 

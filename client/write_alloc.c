@@ -73,7 +73,7 @@ static void allocate_failed(struct write_stream *s, int status, const Craton__Al
 static bool avoided_in_vain(const struct write_allocate *a)
 {
 	for (size_t i = 0; i < a->request.n_avoid_disks; i++)
-		if (!disks_avoided(&a->stream->client->disks, a->avoid[i]))
+		if (!disks_avoided(&a->stream->client->disks, a->avoid[i]) && !disks_without_room(&a->stream->client->disks, a->avoid[i]))
 			return true;
 	return false;
 }

@@ -28,7 +28,6 @@ static void use_alloc(struct write_block *b, struct write_alloc *a)
 	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
 		struct write_chunk *c = &b->chunks[i];
 
-		c->error = 0; /* that of the old target says nothing about this one */
 		write_chunk_begin(c, &a->targets[i]);
 		c->probe = c->slow = c->target.disk == a->probe;
 		/* If there is no spare for it, it is tried after all: write_block_step. */
@@ -144,10 +143,26 @@ void write_block_renew(struct write_block *b, struct write_alloc *alloc)
 			b->chunks[i].state = PICK_ABSENT;
 }
 
+/* Too few chunks are stored, and would not be too few if those had been that the last server that they were sent to had no room for. */
+static bool is_full(const struct write_block *b)
+{
+	uint8_t k_data = b->state == WRITE_OPEN ? b->geom.k : stripe_data_chunks(&b->geom), full = 0, left = k_data + b->geom.m;
+
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
+		const struct write_chunk *c = &b->chunks[i];
+		bool no_room = c->error == ERR_NOSPC || c->error == ERR_NO_EXTENT;
+
+		full += no_room;
+		left -= c->state == PICK_FAILED && c->error && !no_room;
+	}
+	return full > 0 && left >= pick_fewest(k_data, b->geom.m);
+}
+
 static void want_renewal(struct write_block *b)
 {
 	struct write_stream *s = b->stream;
 	int error = 0;
+	bool full = is_full(b);
 
 	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
 		if (b->chunks[i].error)
@@ -159,10 +174,9 @@ static void want_renewal(struct write_block *b)
 		b->renew = true;
 		return;
 	}
-	if (error == ERR_NOSPC || error == ERR_NO_EXTENT)
-		write_fail(s, ERR_NOSPC,
-			"write %s at offset %llu: no chunk server has room: see `craton df`, remove files or add disks",
-			s->path, (unsigned long long)b->file_offset);
+	if (full)
+		write_fail(s, ERR_NOSPC, "write %s at offset %llu: too few chunk servers have room: %s", s->path,
+			(unsigned long long)b->file_offset, SESSION_ROOM_HINT);
 	else
 		write_fail(s, ERR_TOO_FEW_CHUNKS,
 			"write %s at offset %llu: too few chunk servers took their chunk (last error: %s): see `craton status`",
@@ -400,7 +414,31 @@ static bool decide(struct write_block *b)
 	CHECK_UNREACHABLE();
 }
 
-/* A server that is silent is asked whether it is there; its chunk fails when it turns out that it is not. Slowness is no failure. */
+/* Where else the chunk could go, if it can at all, one of the block lies already: it would bear the loss of a server less. */
+static bool would_cost_safety(const struct write_block *b, uint8_t index)
+{
+	struct pick_block facts;
+	uint8_t map[LIMIT_M];
+
+	gather_facts(b, &facts, map);
+	return pick_spare(&facts, index, true) < 0;
+}
+
+/* Its chunk's place is given up: since it was asked, or since it was found gone, there was time enough for one that is starved to be heard. */
+static bool is_gone(const struct write_block *b, uint8_t index, uint64_t silent_ns)
+{
+	const struct disks *disks = &b->stream->client->disks;
+	uint32_t disk = b->chunks[index].target.disk;
+
+	return disks_suspect(disks, disk) &&
+		(silent_ns >= WRITE_SILENT_NS || disks_suspect_ns(disks, disk) >= WRITE_SILENT_NS ||
+			!(b->state == WRITE_LATE || would_cost_safety(b, index)));
+}
+
+/*
+ * A server that is silent is asked whether it is there; its chunk fails when it turns out that it is not. Slowness is no failure; who is
+ * starved does not answer either, and is given longer where that failure would cost safety: behind the commit nobody waits, and no spare is left.
+ */
 static void check_silent(struct write_block *b)
 {
 	struct client *client = b->stream->client;
@@ -408,13 +446,13 @@ static void check_silent(struct write_block *b)
 
 	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
 		struct write_chunk *c = &b->chunks[i];
+		uint64_t silent_ns = now_ns - c->progress_ns;
 
-		if (!write_chunk_moving(c) || c->calls == 0 || now_ns - c->progress_ns < WRITE_SLOW_NS)
+		if (!write_chunk_moving(c) || c->calls == 0 || silent_ns < WRITE_SLOW_NS)
 			continue;
-		if (disks_suspect(&client->disks, c->target.disk))
+		disks_check(&client->disks, c->target.disk);
+		if (is_gone(b, i, silent_ns))
 			write_chunk_failed(c, ERR_TIMEDOUT);
-		else
-			disks_check(&client->disks, c->target.disk);
 	}
 }
 

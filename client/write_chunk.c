@@ -53,6 +53,7 @@ void write_chunk_begin(struct write_chunk *c, const struct write_target *t)
 	if (t != &c->target) {
 		c->target = *t;
 		c->refusals = c->most_acked = 0;
+		c->error = 0; /* that of the old target says nothing about this one */
 	}
 	c->hold_until_ns = 0;
 	c->state = PICK_SENDING;
@@ -165,6 +166,8 @@ void write_chunk_failed(struct write_chunk *c, int status)
 	struct disks *disks = &c->block->stream->client->disks;
 
 	c->error = status;
+	if (status == ERR_NOSPC || status == ERR_NO_EXTENT)
+		disks_had_no_room(disks, c->target.disk);
 	if (disks_is_failure(status))
 		disks_failed(disks, c->target.disk);
 	write_chunk_stop(c, PICK_FAILED);

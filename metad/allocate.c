@@ -218,6 +218,27 @@ static int check_request(
 	return 0;
 }
 
+/* All blocks on disks that have room for chunks of so many bytes. ERR_NO_PLACEMENT. */
+static int choose(struct alloc_job *job, uint64_t chunk_bytes, struct place_result places[], uint32_t *ret_missing)
+{
+	const Craton__AllocateRequest *msg = job->msg;
+	struct metad *md = job->md;
+
+	*ret_missing = 0;
+	job->candidate_count = metad__candidates(md, chunk_bytes, false, msg->avoid_disks, msg->n_avoid_disks);
+	for (uint32_t i = 0; i < msg->count; i++) {
+		int status = place_choose(
+			md->candidates, job->candidate_count, job->policy->k, job->policy->m, &md->rng, &places[i]);
+
+		*ret_missing = places[i].missing_domains;
+		if (status)
+			return status;
+		if (places[i].crowded && metad__reports_soon(md))
+			return ERR_OVERLOADED; /* asked for again in a moment it may lie on more domains */
+	}
+	return 0;
+}
+
 int metad__allocate_blocks(
 	struct metad *md, const Craton__AllocateRequest *msg, Craton__AllocateReply *reply, Craton__Policy *policy)
 {
@@ -236,17 +257,12 @@ int metad__allocate_blocks(
 		if (msg->cell_bytes)
 			policy->cell_bytes = msg->cell_bytes;
 		reply->policy = policy;
-		job.candidate_count = metad__candidates(md, job.chunk_bytes, false, msg->avoid_disks, msg->n_avoid_disks);
-	}
-	for (uint32_t i = 0; i < msg->count && !status; i++) {
-		status = place_choose(
-			md->candidates, job.candidate_count, job.policy->k, job.policy->m, &md->rng, &places[i]);
-		if (status) {
-			reply->missing_domains = places[i].missing_domains;
+		status = choose(&job, job.chunk_bytes, places, &reply->missing_domains);
+		/* Where whole chunks find no room any more, those of a small file may: nobody knows yet how long it will be. */
+		if (status == ERR_NO_PLACEMENT)
+			status = choose(&job, LIMIT_ROOM_BYTES, places, &reply->missing_domains);
+		if (status == ERR_NO_PLACEMENT)
 			status = placement_error(&job, reply->missing_domains);
-		} else if (places[i].crowded && metad__reports_soon(md)) {
-			status = ERR_OVERLOADED; /* asked for again in a moment it may lie on more domains */
-		}
 	}
 	if (!status)
 		status = fill(&job, reply, places, msg->count);

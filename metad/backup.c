@@ -7,7 +7,7 @@
  *                                                                  \--not asked for METAD_BACKUP_IDLE_MS--> closed
  *
  * An open snapshot keeps the table from reusing what it frees: hence one at a time, and not for ever. Where the disk is all but full it ends when the
- * table needs that room (journal.h), and the client is told.
+ * table needs that room (kv.h), and the client is told.
  */
 #include "metad/core.h"
 
@@ -29,9 +29,13 @@ static void backup_close(struct metad *md)
 	*b = (struct metad_backup){0};
 }
 
+/* A request that waits for the flush is answered when that has ended. */
 void metad__backup_stop(struct metad *md)
 {
+	struct rpc_req *waiting = md->backup.waiting;
+
 	backup_close(md);
+	md->backup.waiting = waiting;
 }
 
 void metad__backup_tick(struct metad *md)
@@ -81,6 +85,8 @@ static int fill(struct metad_backup *b, struct err *err)
 			rc = kv_snapshot_next(b->snapshot, &b->key, &b->value, err);
 			if (rc < 0)
 				break;
+			if (slice_compare(b->key, table_group_key()) == 0)
+				continue; /* who is in the group is no matter of the store that is restored */
 			b->pending = true;
 		}
 		if (!backup_writer_row(&b->writer, b->key, b->value))
@@ -117,7 +123,7 @@ static void begin(struct metad *md, struct rpc_req *req)
 		.cluster = md->options.cluster, .state_ms = md->state.meta.time_ms, .created_ns = io_wall_ns(md->io)};
 	struct metad_backup *b = &md->backup;
 	struct err err = {0};
-	int rc = kv_snapshot_open(journal_kv(md->journal), &b->snapshot, &b->applied, &err);
+	int rc = kv_snapshot_open(md->state.kv, &b->snapshot, &b->applied, &err);
 
 	if (rc < 0) {
 		refuse(req, rc, err.text);
@@ -140,7 +146,7 @@ static void on_flushed(void *ctx, int code)
 	struct rpc_req *req = md->backup.waiting;
 
 	md->backup.waiting = NULL;
-	if (code < 0 || md->stopping || md->failed)
+	if (code < 0 || md->stopping || md->failed || !md->ready)
 		rpc_reply_status(req, ERR_STOPPED);
 	else
 		begin(md, req);
@@ -158,7 +164,7 @@ void metad__backup(void *ctx, struct rpc_req *req)
 		refuse(req, ERR_BUSY, "another backup is being made: wait for it to end (one that was given up ends after 30 s)");
 	} else if (msg->id == 0) {
 		b->waiting = req;
-		kv_flush(journal_kv(md->journal), on_flushed, md);
+		kv_flush(md->state.kv, on_flushed, md);
 	} else if (!b->snapshot || msg->id != b->id || msg->offset != b->offset) {
 		refuse(req, ERR_STALE, "this backup has ended: begin a new one");
 	} else {

@@ -2,15 +2,15 @@
 /*
  * batch: commands of one turn of the loop become one log entry (more if they do not fit), one write, one sync.
  *
- *   metad__submit --> open --turn's end, or full--> held --a place in flight--> journal --applied--> free
+ *   metad__submit --> open --turn's end, or full--> held --a place in flight--> ledger --applied--> free
  *
  * At most METAD_BATCHES_IN_FLIGHT are with the journal: the log writes no more at once, and what comes meanwhile shares
- * the next entry instead of making many small ones. While the table in memory has no room the journal holds them;
+ * the next entry instead of making many small ones. While the table in memory has no room the ledger holds them;
  * requests then wait here, and beyond METAD_BATCHES they are refused.
  *
- * Results are given out inside apply, command by command, after the entry is durable. If the journal fails, every
- * command of every batch that was not applied gets its failure; what is in the log may still come to life at the next
- * start.
+ * Results are given out inside apply, command by command, after the entry is durable. If the ledger fails, or leads no
+ * longer, every command of every batch that was not applied gets the reason; what was given to the ledger may still come to life, by the next
+ * start or the next leader.
  */
 #include "metad/core.h"
 
@@ -18,10 +18,7 @@
 #include "common/base/limits.h"
 #include "common/base/mem.h"
 
-enum {
-	FIRST_ITEMS = 64,
-	ENTRY_OWN_ROWS = 1, /* the meta row */
-};
+enum { FIRST_ITEMS = 64 };
 
 /*
  * Whatever the command that is alone in its entry, its commit finds room in half of what is reserved: a page for each row and for each level
@@ -48,7 +45,7 @@ static struct batch *batch_get(struct metad *md)
 	b->count++;
 	batch = MEM_NEW(struct batch);
 	batch->md = md;
-	batch->data = mem_alloc(LIMIT_LOG_ENTRY_BYTES);
+	batch->data = mem_alloc(LEDGER_ENTRY_BYTES);
 	batch->cap = FIRST_ITEMS;
 	batch->items = mem_array(batch->cap, sizeof(*batch->items));
 	list_init(&batch->link);
@@ -57,10 +54,10 @@ static struct batch *batch_get(struct metad *md)
 
 static void batch_clear(struct batch *batch)
 {
-	wcursor_init(&batch->w, batch->data, LIMIT_LOG_ENTRY_BYTES);
+	wcursor_init(&batch->w, batch->data, LEDGER_ENTRY_BYTES);
 	wcursor_zeros(&batch->w, STATE_ENTRY_HEADER_BYTES);
 	batch->count = batch->answered = 0;
-	batch->rows = batch->entry.rows = ENTRY_OWN_ROWS;
+	batch->rows = batch->entry.rows = STATE_ENTRY_OWN_ROWS;
 }
 
 static void batch_free(struct batch *batch)
@@ -108,7 +105,7 @@ static void batch_fail(struct batch *batch, int status)
 	}
 }
 
-static void batch_done(struct journal_entry *entry, int code)
+static void batch_done(struct ledger_entry *entry, int code)
 {
 	struct batch *batch = CONTAINER_OF(entry, struct batch, entry);
 	struct metad *md = batch->md;
@@ -137,33 +134,50 @@ static void batch_submit(struct metad *md, struct batch *batch)
 	state_entry_encode(&header, batch->data);
 	md->logged_ms = header.time_ms;
 	batch->entry.done = batch_done;
-	batch->entry.append.data = slice_of(batch->data, batch->w.len);
+	batch->entry.data = slice_of(batch->data, batch->w.len);
 	md->batcher.in_flight++;
 	batch->submitted_ns = io_now_ns(md->io);
-	journal_submit(md->journal, &batch->entry);
+	ledger_submit(md->ledger, &batch->entry);
 }
 
-/* Gives the journal what it may have now; after a failure, gives everything back. */
+static void close_open(struct batcher *b)
+{
+	if (b->open)
+		list_push_back(&b->held, &b->open->link);
+	b->open = NULL;
+}
+
+static void fail_held(struct metad *md, int status)
+{
+	struct batcher *b = &md->batcher;
+	struct list *link;
+
+	close_open(b);
+	while ((link = list_pop_front(&b->held))) {
+		batch_fail(LIST_ENTRY(link, struct batch, link), status);
+		list_push_back(&b->free, link);
+	}
+	metad__maybe_stopped(md);
+}
+
+void metad__batches_drop(struct metad *md)
+{
+	fail_held(md, ERR_NOT_LEADER);
+}
+
+/* Gives the ledger what it may have now; after a failure, gives everything back. */
 static void batches_move(struct metad *md)
 {
 	struct batcher *b = &md->batcher;
 
-	if (b->open && (b->in_flight < METAD_BATCHES_IN_FLIGHT || md->failed)) {
-		list_push_back(&b->held, &b->open->link);
-		b->open = NULL;
+	if (md->failed) {
+		fail_held(md, ERR_STOPPED);
+		return;
 	}
-	while (!list_empty(&b->held) && (b->in_flight < METAD_BATCHES_IN_FLIGHT || md->failed)) {
-		struct batch *batch = LIST_ENTRY(list_pop_front(&b->held), struct batch, link);
-
-		if (md->failed) {
-			batch_fail(batch, ERR_STOPPED);
-			list_push_back(&b->free, &batch->link);
-		} else {
-			batch_submit(md, batch);
-		}
-	}
-	if (md->failed)
-		metad__maybe_stopped(md);
+	if (b->in_flight < METAD_BATCHES_IN_FLIGHT)
+		close_open(b);
+	while (!list_empty(&b->held) && b->in_flight < METAD_BATCHES_IN_FLIGHT)
+		batch_submit(md, LIST_ENTRY(list_pop_front(&b->held), struct batch, link));
 }
 
 /* Where the disk is all but full an entry is no more than its commit surely finds room for. */
@@ -207,7 +221,7 @@ static struct batch *batch_take(struct metad *md)
 
 static bool submit(struct metad *md, metad_result_fn *fn, void *arg)
 {
-	struct batch *batch = md->failed ? NULL : batch_take(md);
+	struct batch *batch = md->failed || !md->role.leads ? NULL : batch_take(md);
 
 	if (!batch)
 		return false;
@@ -255,13 +269,11 @@ static void on_result(void *ctx, uint32_t number, const struct state_cmd *cmd, c
 	item->fn(batch->md, item->arg, res->status, res);
 }
 
-int metad__apply(
-	void *ctx, struct kv *kv, uint64_t index, struct slice data, struct journal_entry *entry, struct err *err)
+int metad__apply(void *ctx, struct kv *kv, struct slice data, struct ledger_entry *entry, struct err *err)
 {
 	struct metad *md = ctx;
 	int code;
 
-	(void)index;
 	if (!md->state.kv) {
 		code = state_open(&md->state, kv);
 		if (code) {
@@ -272,4 +284,11 @@ int metad__apply(
 	if (!entry)
 		return state_apply(&md->state, data, NULL, NULL, err);
 	return state_apply(&md->state, data, on_result, CONTAINER_OF(entry, struct batch, entry), err);
+}
+
+uint64_t metad__entry_rows(void *ctx, struct slice data)
+{
+	struct metad *md = ctx;
+
+	return state_entry_rows(&md->state, data);
 }

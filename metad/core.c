@@ -2,12 +2,12 @@
 /*
  * core: the daemon's life.
  *
- *   metad_start: replay (synchronous) --> listening --format, if new; raise, if of an older build--> ready: requests are served
- *   metad_stop:  no new requests --> batches answered --> journal closed --> freed, `stopped`
+ *   metad_start: ledger opened (synchronous) --> listening --it leads (lead.c)--format, if new; raise, if of an older build--> ready
+ *   metad_stop:  no new requests --> of a group, leadership handed over --> batches answered --> ledger closed --> freed, `stopped`
  *   a failure:   on_fatal once; every request from then on gets ERR_STOPPED; the owner ends the process
  *
- * State time is a number in the replicated state: every entry carries the leader's, which is the one it found at its
- * start plus what its monotonic clock has counted since. A start goes on where the last entry stood; an idle metad
+ * State time is a number in the replicated state: every entry carries the leader's, which is the one it found when it
+ * began to lead plus what its monotonic clock has counted since. A leader goes on where the last entry stood; an idle metad
  * writes a tick every METAD_TICK_MS, so a crash takes at most that much of it back, which only makes tokens and the
  * floor wait longer.
  */
@@ -29,6 +29,11 @@ enum {
 };
 
 static const uint64_t MS_NS = 1000 * 1000;
+
+static void on_raft(void *ctx, struct rpc_req *req)
+{
+	ledger_handle_raft(metad__of(ctx)->ledger, req);
+}
 
 const struct rpc_handler metad__handlers[] = {
 	{.method = &rpc_metad_lookup, .handle = metad__lookup},
@@ -64,6 +69,8 @@ const struct rpc_handler metad__handlers[] = {
 	{.method = &rpc_metad_xattr_get, .handle = metad__xattr_get},
 	{.method = &rpc_metad_backup, .handle = metad__backup},
 	{.method = &rpc_metad_maintenance, .handle = metad__maintenance},
+	{.method = &rpc_metad_raft, .handle = on_raft},
+	{.method = &rpc_metad_members, .handle = metad__members},
 	{.method = NULL},
 };
 
@@ -77,6 +84,8 @@ struct metad *metad__of(void *ctx)
 
 uint64_t metad__now_ms(const struct metad *md)
 {
+	if (!md->role.leads)
+		return md->state.meta.time_ms;
 	return md->base_ms + (io_now_ns(md->io) - md->base_ns) / MS_NS;
 }
 
@@ -108,21 +117,9 @@ void metad__fail_waiting(struct list *list, int status)
 		rpc_reply_status(req, status);
 }
 
-bool metad__gate(struct metad *md, struct rpc_req *req)
-{
-	if (md->failed || md->stopping) {
-		rpc_reply_status(req, ERR_STOPPED);
-		return true;
-	}
-	if (md->ready)
-		return false;
-	metad__wait(&md->gate, req);
-	return true;
-}
-
 bool metad__refuse_growth(struct metad *md, struct rpc_req *req)
 {
-	if (!kv_is_full(journal_kv(md->journal)))
+	if (!kv_is_full(md->state.kv))
 		return false;
 	rpc_reply_status(req, ERR_META_FULL);
 	return true;
@@ -137,14 +134,14 @@ void metad__fatal(struct metad *md, int code, const char *text)
 	md->failed = code;
 	log_line(md->options.log, LOG_ERROR, "fatal", "error=%s text=%s next=%s", err_name(code), text,
 		code == ERR_NOSPC ? "free space there, then start again" : "remove the cause, then start again");
-	metad__fail_waiting(&md->gate, ERR_STOPPED);
+	metad__gate_fail(md, ERR_STOPPED);
 	metad__fail_waiting(&md->range.waiting, ERR_STOPPED);
 	io_at_turn_end(md->io, &md->batcher.hook);
 	if (md->options.on_fatal)
 		md->options.on_fatal(md->options.ctx, code, text);
 }
 
-static void on_journal_fatal(void *ctx, int code, const char *text)
+static void on_ledger_fatal(void *ctx, int code, const char *text)
 {
 	metad__fatal(metad__of(ctx), code, text);
 }
@@ -170,6 +167,17 @@ static uint64_t token_life_ms(const struct metad *md)
 	return state_restore_keys_old(&md->state) ? METAD_TOKEN_SETTLE_MS : METAD_TOKEN_ROLL_MS;
 }
 
+/* Who would see it elsewhere sees only that another leads. */
+static void note_hung(struct metad *md)
+{
+	bool hangs = ledger_hangs(md->ledger);
+
+	if (hangs != md->hung)
+		log_line(md->options.log, hangs ? LOG_WARN : LOG_INFO, hangs ? "log-hangs" : "log-answers", "dir=%s text=\"%s\"", md->dir,
+			hangs ? "nothing written to it comes back: its disk is slow, full or gone; others lead meanwhile" : "it may lead again");
+	md->hung = hangs;
+}
+
 static void on_timer(struct io_op *op)
 {
 	struct metad *md = CONTAINER_OF(op, struct metad, timer);
@@ -179,6 +187,8 @@ static void on_timer(struct io_op *op)
 		metad__maybe_stopped(md);
 		return;
 	}
+	if (!md->failed)
+		note_hung(md);
 	if (md->ready && !md->failed) {
 		metad__check_silence(md);
 		metad__check_sessions(md);
@@ -208,59 +218,6 @@ void metad__drive_timer(struct metad *md)
 }
 
 /* ---- start ---- */
-
-static void set_ready(struct metad *md)
-{
-	struct rpc_req *req;
-
-	md->ready = true;
-	while ((req = metad__unwait(&md->gate)))
-		req->handler->handle(md, req);
-}
-
-static void on_formatted(struct metad *md, void *arg, int status, const struct state_result *res)
-{
-	(void)arg;
-	if (!res || status)
-		return; /* the journal has failed: on_fatal knows */
-	log_line(md->options.log, LOG_INFO, "formatted", "policy=%s", md->options.default_policy);
-	set_ready(md);
-}
-
-static void format(struct metad *md)
-{
-	const struct ec_policy *policy = ec_policy_by_name(md->options.default_policy);
-
-	md->cmd.type = STATE_CMD_FORMAT;
-	md->cmd.format = (struct state_cmd_format){
-		.cluster = md->options.cluster,
-		.policy = {.id = policy->id,
-			.cell_bytes = md->options.cell_bytes,
-			.chunk_bytes = md->options.chunk_bytes},
-		.now_ns = io_wall_ns(md->io),
-	};
-	io_random(md->io, md->cmd.format.salt, STATE_SALT_BYTES);
-	CHECK(metad__submit(md, on_formatted, NULL));
-	if (md->options.down_after_ms)
-		CHECK(metad__config_set(md, CONFIG_SERVER_DOWN_AFTER, md->options.down_after_ms, on_tick, NULL));
-}
-
-static void on_raised(struct metad *md, void *arg, int status, const struct state_result *res)
-{
-	if (!res || status)
-		return; /* the journal has failed: on_fatal knows */
-	log_line(md->options.log, LOG_INFO, "cluster-version-raised", "from=%u to=%u", (unsigned)(uintptr_t)arg,
-		md->state.meta.version);
-	set_ready(md);
-}
-
-/* One replica is all there is, and it speaks the new version. Nothing else is under way: no entry is written at the old one behind it. */
-static void raise_version(struct metad *md)
-{
-	md->cmd.type = STATE_CMD_RAISE;
-	md->cmd.raise.version = STATE_CLUSTER_VERSION;
-	CHECK(metad__submit(md, on_raised, (void *)(uintptr_t)md->state.meta.version));
-}
 
 static void set_defaults(struct metad_options *o)
 {
@@ -299,6 +256,8 @@ static int copy_options(struct metad *md, const struct metad_options *o, struct 
 	md->options.default_policy = ec_policy_by_name(md->options.default_policy)->name;
 	md->dir = mem_strdup(o->dir);
 	md->name = mem_strdup(o->name);
+	md->way_path = o->way_path ? mem_strdup(o->way_path) : NULL;
+	md->options.way_path = md->way_path;
 	md->options.dir = md->dir;
 	md->options.name = md->name;
 	return 0;
@@ -316,6 +275,7 @@ static void metad_free(struct metad *md)
 	mem_free(md->scratch);
 	mem_free(md->dir);
 	mem_free(md->name);
+	mem_free(md->way_path);
 	mem_free(md);
 }
 
@@ -327,6 +287,7 @@ static struct metad *metad_new(struct io *io)
 	md->magic = METAD_MAGIC;
 	md->io = io;
 	list_init(&md->gate);
+	list_init(&md->asked);
 	list_init(&md->range.waiting);
 	metad__batch_init(md);
 	metad__scan_init(md);
@@ -364,32 +325,45 @@ static int check_direct(struct metad *md, bool *ret_buffered, struct err *err)
 	return 0;
 }
 
-static int open_journal(struct metad *md, struct err *err)
+static struct rpc_identity identity(const struct metad *md)
 {
-	struct journal_options o = {
+	struct rpc_identity self = {.cluster = md->options.cluster, .role = RPC_ROLE_METAD};
+
+	snprintf(self.name, sizeof(self.name), "%s", md->name);
+	return self;
+}
+
+static int open_ledger(struct metad *md, struct err *err)
+{
+	struct ledger_options o = {
 		.dir = md->dir,
 		.backend = md->options.backend,
-		.derived = &state_reverse,
 		.segment_bytes = md->options.log_segment_bytes,
-		.entry_growth_bytes = LIMIT_LOG_ENTRY_BYTES + METAD_ENTRY_ROWS * STATE_ROW_MEMORY_BYTES,
-		.room_bytes = METAD_ROOM_BYTES,
+		.cluster = md->options.cluster,
+		.group = &md->options.group,
+		.self = identity(md),
+		.secret = md->options.secret,
+		.transform = md->options.transform,
 		.apply = metad__apply,
-		.on_fatal = on_journal_fatal,
+		.rows = metad__entry_rows,
+		.on_role = metad__on_role,
+		.on_table = metad__on_table,
+		.on_fatal = on_ledger_fatal,
 		.ctx = md,
 	};
 	int code = restore_check_dir(md->io, md->dir, err);
 
 	if (!code)
 		code = check_direct(md, &o.buffered, err);
-	return code ? code : journal_open(md->io, &o, &md->journal, err);
+	return code ? code : ledger_open(md->io, &o, &md->ledger, err);
 }
 
-/* What the journal holds must be this cluster's. */
+/* What the ledger holds must be this cluster's. */
 static int check_state(struct metad *md, struct err *err)
 {
 	char ours[UUID_TEXT_BYTES], theirs[UUID_TEXT_BYTES];
 
-	if (!md->state.kv && state_open(&md->state, journal_kv(md->journal))) {
+	if (!md->state.kv && state_open(&md->state, ledger_kv(md->ledger))) {
 		*err = md->state.fault;
 		return err->code;
 	}
@@ -408,7 +382,7 @@ static int open_server(struct metad *md, struct err *err)
 {
 	struct rpc_server_options o = {
 		.listen = md->options.listen,
-		.self = {.cluster = md->options.cluster, .role = RPC_ROLE_METAD},
+		.self = identity(md),
 		.handlers = metad__handlers,
 		.ctx = md,
 		.conn_closed = metad__conn_closed,
@@ -416,7 +390,6 @@ static int open_server(struct metad *md, struct err *err)
 		.log = md->options.log,
 	};
 
-	snprintf(o.self.name, sizeof(o.self.name), "%s", md->name);
 	return rpc_server_open(md->io, &o, &md->server, err);
 }
 
@@ -431,7 +404,7 @@ int metad_start(struct io *io, const struct metad_options *options, struct metad
 	int code = copy_options(md, options, err);
 
 	if (!code)
-		code = open_journal(md, err);
+		code = open_ledger(md, err);
 	if (code) {
 		metad_free(md);
 		return code;
@@ -443,21 +416,14 @@ int metad_start(struct io *io, const struct metad_options *options, struct metad
 		code = open_server(md, err);
 	if (code) {
 		metad__metrics_close(md, ignore_closed);
-		journal_abandon(md->journal);
+		ledger_abandon(md->ledger);
 		metad_free(md);
 		return code;
 	}
-	md->base_ms = md->logged_ms = md->tick_ms = md->state.meta.time_ms;
-	md->gc.round = md->base_ms;
-	md->base_ns = md->started_ns = io_now_ns(io);
-	if (!md->state.formatted)
-		format(md);
-	else if (md->state.meta.version < STATE_CLUSTER_VERSION)
-		raise_version(md);
-	else
-		md->ready = true;
+	ledger_start(md->ledger);
 	metad__drive_timer(md);
 	metad__background_start(md);
+	metad__make_way_start(md);
 	*ret_metad = md;
 	return 0;
 }
@@ -469,7 +435,7 @@ struct io_addr metad_addr(const struct metad *md)
 
 /* ---- stop ---- */
 
-static void on_journal_closed(void *ctx, int code)
+static void on_ledger_closed(void *ctx, int code)
 {
 	struct metad *md = metad__of(ctx);
 	void (*stopped)(void *ctx) = md->stopped;
@@ -478,19 +444,20 @@ static void on_journal_closed(void *ctx, int code)
 	if (code && !md->failed)
 		log_line(md->options.log, LOG_ERROR, "close-failed", "error=%s", err_name(code));
 	metad__batch_fini(md);
+	metad__make_way_fini(md);
 	metad_free(md);
 	stopped(stopped_ctx);
 }
 
-/* Every part comes here when it has ended; the last one closes the journal. */
+/* Every part comes here when it has ended; the last one closes the ledger. */
 void metad__maybe_stopped(struct metad *md)
 {
 	if (!md->stopping || !md->server_closed || md->closing || !metad__batches_idle(md) || !metad__scan_idle(md) ||
-		!metad__background_idle(md) || io_pending(&md->timer))
+		!metad__background_idle(md) || !metad__make_way_idle(md) || io_pending(&md->timer))
 		return;
 	md->closing = true;
 	metad__backup_stop(md);
-	journal_close(md->journal, on_journal_closed, md);
+	ledger_close(md->ledger, on_ledger_closed, md);
 }
 
 static void on_metrics_closed(void *ctx)
@@ -506,17 +473,29 @@ static void on_server_closed(void *ctx)
 	metad__metrics_close(metad__of(ctx), on_metrics_closed);
 }
 
+static void stop_parts(void *ctx)
+{
+	struct metad *md = metad__of(ctx);
+
+	ledger_resign(md->ledger);
+	metad__scan_stop(md);
+	metad__background_stop(md);
+	metad__make_way_stop(md);
+	if (io_pending(&md->timer))
+		io_cancel(md->io, &md->timer);
+	rpc_server_close(md->server, on_server_closed, md);
+}
+
 void metad_stop(struct metad *md, void (*stopped)(void *ctx), void *ctx)
 {
 	CHECK(!md->stopping && stopped);
 	md->stopping = true;
 	md->stopped = stopped;
 	md->stopped_ctx = ctx;
-	metad__fail_waiting(&md->gate, ERR_STOPPED);
+	metad__gate_fail(md, ERR_STOPPED);
 	metad__fail_waiting(&md->range.waiting, ERR_STOPPED);
-	metad__scan_stop(md);
-	metad__background_stop(md);
-	if (io_pending(&md->timer))
-		io_cancel(md->io, &md->timer);
-	rpc_server_close(md->server, on_server_closed, md);
+	metad__members_stop(md);
+	/* Letters go on until another one leads. */
+	if (!ledger_hand_over(md->ledger, stop_parts, md))
+		stop_parts(md);
 }

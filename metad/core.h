@@ -3,8 +3,10 @@
  * core: what the files of metad share. One struct metad on one loop; nothing here is called from anywhere else than
  * metad/.
  *
- *   request --handler--> command --batch--> journal (durable) --state_apply--> result --handler--> reply
+ *   request --handler--> command --batch--> ledger (durable) --state_apply--> result --handler--> reply
  *                \--> read: straight from the table
+ *
+ * In a group all requests wait until the leader knows that it leads still (lead.c); then what rows say is what was acknowledged.
  *
  * Beside the replicated state stands what only the leader knows and may forget (struct fleet: who was heard when, free
  * space; the id range in use; the last count of blocks). Nothing of it decides about safety.
@@ -16,11 +18,13 @@
 #include "common/code/backup.h"
 #include "common/code/place.h"
 #include "common/code/token.h"
-#include "common/kv/journal.h"
+#include "common/io/io_word.h"
 #include "common/rpc/metrics_http.h"
 #include "common/rpc/rpc.h"
+#include "metad/ledger.h"
 #include "metad/metad.h"
 #include "metad/plan/gc.h"
+#include "metad/plan/way.h"
 #include "metad/repeats.h"
 #include "metad/state/state.h"
 #include "proto/metad.pb-c.h"
@@ -42,12 +46,12 @@ enum {
 	METAD_SCAN_REFRESH_MS = 15 * 1000, /* for /metrics: a million blocks take half a second */
 	METAD_CHECK_SESSIONS_MS = 1000,
 	METAD_NAMED_MS = 15 * 1000, /* who has a file open has named it by then: clients do so every 10 s */
-	METAD_SIZE_CLASSES = 3,           /* <= 64 KiB, <= 4 MiB, above: as chunkd's segments */
 	METAD_PLANS = 8,
 	/*
 	 * Kept for deletes, and so that commits are seldom small for want of room: what one may take at most, derived rows too, is counted before
 	 * an entry is admitted (kv_admits).
 	 */
+	METAD_ENTRY_GROWTH_BYTES = LIMIT_LOG_ENTRY_BYTES + METAD_ENTRY_ROWS * STATE_ROW_MEMORY_BYTES, /* of the table's memory, by one entry */
 	METAD_ROOM_BYTES = 2 * LIMIT_MEMTABLE_BYTES + (64 << 20),
 };
 
@@ -67,7 +71,7 @@ struct batch_item {
 };
 
 struct batch {
-	struct journal_entry entry;
+	struct ledger_entry entry;
 	struct metad *md;
 	struct list link;
 	struct wcursor w;
@@ -101,8 +105,7 @@ struct fleet_disk {
 	uint64_t registered_ns;   /* in this process; 0: before it */
 	uint64_t beat_generation; /* of the last heartbeat; 0: none yet */
 	uint64_t capacity_bytes, chunks;
-	uint64_t free_bytes
-		[METAD_SIZE_CLASSES]; /* that a chunk of the class may still use, shared segments counted in each */
+	uint64_t free_bytes[LIMIT_ROOM_SIZES]; /* that chunks of each size may still use, whole; the first: all */
 	uint64_t confirming;          /* generation for which a command is under way */
 	bool failing;                 /* a command is under way */
 	uint64_t slow_until_ms;       /* state time: clients found it slow; 0: never */
@@ -185,6 +188,20 @@ struct metad_gc {
 };
 struct metad_repair; /* handlers_repair.c */
 
+/* ---- bulk that makes way ---- */
+
+struct make_way {
+	struct plan_way way;
+	struct io_word word;
+	int waited_fd; /* -1: the system does not say */
+	struct plan_way_sample counts; /* since the start, as of counted_ns */
+	uint64_t counted_ns;
+	uint64_t asked_ns; /* for so long since the start */
+	bool asks;         /* and could say so */
+	int said_code;     /* of the last try to */
+	struct io_op timer;
+};
+
 /* ---- sessions: who was heard when, and what clients have open ---- */
 
 struct sessions {
@@ -213,6 +230,17 @@ struct metad_backup {
 	bool pending;
 };
 
+/* ---- the group: what an operator asked for, one thing at a time ---- */
+
+struct metad_members {
+	struct rpc_req *req; /* NULL: nothing is under way, or nobody waits for it */
+	bool busy;
+	uint64_t id; /* of who is added */
+	struct io_addr addr;
+	struct ledger_change change;
+	char texts[RAFT_MEMBERS_MAX][IO_ADDR_TEXT_BYTES], *addrs[RAFT_MEMBERS_MAX]; /* of metad__members_addrs */
+};
+
 /* A request that has to wait for something. */
 struct waiting {
 	struct list link;
@@ -223,18 +251,22 @@ struct metad {
 	uint32_t magic;
 	struct io *io;
 	struct metad_options options; /* strings are ours */
-	char *dir, *name;
-	struct journal *journal;
+	char *dir, *name, *way_path;
+	struct ledger *ledger;
 	struct state state;
 	struct rpc_server *server;
 	struct metrics_http *http; /* NULL: none */
 	struct rng rng;
 	struct repeats refusals; /* of servers and disks, that ask again */
 
-	bool ready; /* formatted: requests are served */
+	struct ledger_role role;
+	bool ready; /* it leads, and the store is formatted: requests are served */
 	bool stopping;
-	int failed;       /* the journal or a row: nothing is served any more */
-	struct list gate; /* requests that came before that */
+	int failed;              /* the ledger or a row: nothing is served any more */
+	struct list gate, asked; /* requests that wait to be served; those for which the group is being asked who leads */
+	bool asking;
+	struct ledger_confirm confirm;
+	struct rpc_req *admitted; /* is being given to its handler */
 
 	uint64_t base_ms, base_ns; /* state time was base_ms when the loop's clock was base_ns */
 	uint64_t tick_ms;          /* of the last tick command */
@@ -243,10 +275,12 @@ struct metad {
 	uint64_t silence_checked_ns;
 	struct io_op timer;
 	bool rolling; /* a token roll is under way */
+	bool hung;    /* the ledger's log did not answer, when it was last looked at */
 
 	struct batcher batcher;
 	struct background background;
 	struct metad_gc gc;
+	struct make_way make_way;
 	struct metad_repair *repair;
 	struct state_cmd cmd; /* being built */
 
@@ -261,6 +295,7 @@ struct metad {
 	struct metad_scratch *scratch; /* parts of replies */
 	struct block_scan scan;
 	struct metad_backup backup;
+	struct metad_members members;
 
 	void (*stopped)(void *ctx);
 	void *stopped_ctx;
@@ -274,15 +309,35 @@ extern const struct rpc_handler metad__handlers[];
 /* The metadata have no room for growth: the request was refused. Whatever makes rows fewer is not asked. */
 bool metad__refuse_growth(struct metad *md, struct rpc_req *req);
 void metad__fatal(struct metad *md, int code, const char *text);
-/* True: the request was taken (kept until ready, or answered, as nothing is served any more). */
-bool metad__gate(struct metad *md, struct rpc_req *req);
 void metad__wait(struct list *list, struct rpc_req *req);
 struct rpc_req *metad__unwait(struct list *list); /* NULL: none left */
 void metad__maybe_stopped(struct metad *md);
 uint64_t metad__now_ms(const struct metad *md);
 void metad__drive_timer(struct metad *md);
 
+/* lead.c */
+/* True: the request was taken (kept until it may be served, or refused, as another leads or nothing is served any more). */
+bool metad__gate(struct metad *md, struct rpc_req *req);
+/* For ledger_options. */
+void metad__on_role(void *ctx, const struct ledger_role *role);
+void metad__on_table(void *ctx, struct kv *kv);
+/* Another leads: the request is to go there. */
+void metad__refuse(struct metad *md, struct rpc_req *req);
+/* Whoever waits to be served is told that it will not be. */
+void metad__gate_fail(struct metad *md, int status);
+
+/* members.c */
+void metad__members(void *ctx, struct rpc_req *req);
+/* Where all of the group listen, for replies; of one log: none. Valid until the next call. */
+size_t metad__members_addrs(struct metad *md, char ***ret_addrs);
+void metad__members_stop(struct metad *md);
+/* "metad-3"; of a store of one metad its own name. */
+enum { METAD_MEMBER_NAME_BYTES = 64 };
+void metad__member_name(const struct metad *md, uint64_t id, char ret_name[METAD_MEMBER_NAME_BYTES]);
+
 /* batch.c */
+/* What was not given to the ledger yet fails, as it does not lead any more. */
+void metad__batches_drop(struct metad *md);
 void metad__batch_init(struct metad *md);
 void metad__batch_fini(struct metad *md);
 /* Takes md->cmd. False: too many are under way (fn is not called). */
@@ -291,8 +346,8 @@ bool metad__submit(struct metad *md, metad_result_fn *fn, void *arg);
 void metad__submit_change(struct metad *md, metad_result_fn *fn, struct rpc_req *req, const Craton__RequestId *id);
 /* The same for a request that needs no session, which is answered with ERR_OVERLOADED if it cannot be taken. */
 void metad__submit_req(struct metad *md, metad_result_fn *fn, struct rpc_req *req);
-int metad__apply(
-	void *ctx, struct kv *kv, uint64_t index, struct slice data, struct journal_entry *entry, struct err *err);
+int metad__apply(void *ctx, struct kv *kv, struct slice data, struct ledger_entry *entry, struct err *err);
+uint64_t metad__entry_rows(void *ctx, struct slice data);
 bool metad__batches_idle(const struct metad *md);
 
 /* background.c */
@@ -302,8 +357,16 @@ void metad__background_start(struct metad *md);
 void metad__background_stop(struct metad *md);
 bool metad__background_idle(const struct metad *md);
 
+/* make_way.c */
+/* After the server is open. */
+void metad__make_way_start(struct metad *md);
+void metad__make_way_stop(struct metad *md);
+bool metad__make_way_idle(const struct metad *md);
+void metad__make_way_fini(struct metad *md);
+
 /* handlers_repair.c */
 void metad__repair_init(struct metad *md);
+void metad__repair_forget(struct metad *md);
 void metad__repair_fini(struct metad *md);
 /* What a chunk server says came of its orders, in a heartbeat that was verified. */
 void metad__repair_results(struct metad *md, const Craton__HeartbeatRequest *msg);
@@ -322,7 +385,7 @@ const struct hmac_key *metad__receipt_key(struct metad *md, const struct state_d
 const struct token_key *metad__token_key(struct metad *md);
 uint64_t metad__disk_capacity(const struct metad *md, const struct state_disk *disk);
 uint64_t metad__disk_free(
-	const struct metad *md, const struct state_disk *disk, uint64_t chunk_bytes); /* 0: any class */
+	const struct metad *md, const struct state_disk *disk, uint64_t chunk_bytes); /* for chunks of this length; 0: all */
 /*
  * It has shown that it knows its generation. Until then it takes no new chunks: what it does not serve has room for all of them, and what it
  * cannot write its superblock on would be asked in vain, again and again.
@@ -352,12 +415,15 @@ uint64_t metad__heartbeat_ms(const struct metad *md);
 void metad__take_troubles(struct metad *md, uint32_t server, Craton__DiskTrouble *const *troubles, size_t count);
 /* Why the server does not serve the disk at this path; NULL: it has not said so. */
 const char *metad__trouble(const struct metad *md, uint32_t server, const char *path);
+/* All that was known beside the rows goes. */
+void metad__fleet_forget(struct metad *md);
 void metad__fleet_fini(struct metad *md);
 void metad__conn_closed(void *ctx, uint64_t conn_id);
 
 /* session.c */
 void metad__sessions_init(struct metad *md);
 void metad__sessions_fini(struct metad *md);
+void metad__sessions_forget(struct metad *md);
 /* Ends sessions that fell silent, lets go of unlinked files that nobody has open. */
 void metad__check_sessions(struct metad *md);
 void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_status);
@@ -395,6 +461,7 @@ void metad__fail_waiting(struct list *list, int status);
 /* status.c */
 void metad__scan_init(struct metad *md);
 void metad__scan_stop(struct metad *md);
+void metad__scan_forget(struct metad *md);
 bool metad__scan_idle(const struct metad *md);
 /* `req` is handed to metad__status_answer when a scan that began no earlier than now is there. */
 void metad__scan_wait(struct metad *md, struct rpc_req *req);
@@ -406,7 +473,7 @@ void metad__fill_df(struct metad *md, Craton__DfReply *df);
 
 /* backup.c */
 void metad__backup_tick(struct metad *md);
-void metad__backup_stop(struct metad *md); /* before the journal is closed */
+void metad__backup_stop(struct metad *md); /* before the table is closed */
 
 /* metrics.c */
 int metad__metrics_open(struct metad *md, struct err *err);
@@ -461,6 +528,7 @@ void metad__gc(void *ctx, struct rpc_req *req);
 
 /* handlers_gc.c */
 void metad__gc_init(struct metad *md);
+void metad__gc_forget(struct metad *md);
 void metad__gc_fini(struct metad *md);
 bool metad__drops_due(const struct metad *md, uint32_t disk); /* there may be orders for it */
 

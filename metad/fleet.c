@@ -7,14 +7,19 @@
 #include "metad/core.h"
 
 #include <stdio.h>
+#include <string.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
 #include "common/rpc/auth.h"
 
-enum { HEARTBEATS_UNTIL_DOWN = 10, HEARTBEATS_UNTIL_REPORT = 2, HEARTBEAT_MIN_MS = 20 };
+enum {
+	HEARTBEATS_UNTIL_DOWN = 10,
+	HEARTBEATS_UNTIL_REPORT = 2,
+	HEARTBEATS_UNTIL_AWAITED = 100, /* a disk that never reports is waited for a fiftieth of the time */
+	HEARTBEAT_MIN_MS = 20,
+};
 
 static const uint64_t MS_NS = 1000 * 1000;
-static const uint64_t class_limits[METAD_SIZE_CLASSES] = {64 << 10, 4 << 20, UINT64_MAX};
 
 static uint64_t down_after_ms(const struct metad *md)
 {
@@ -66,20 +71,14 @@ uint64_t metad__disk_capacity(const struct metad *md, const struct state_disk *d
 uint64_t metad__disk_free(const struct metad *md, const struct state_disk *disk, uint64_t chunk_bytes)
 {
 	const struct fleet_disk *f = &md->disks[disk->id];
-	uint64_t most = 0;
-	int class = 0;
+	uint32_t size = 0;
 
 	if (!f->beat_generation)
 		return disk->capacity_bytes;
-	if (chunk_bytes == 0) {
-		for (int i = 0; i < METAD_SIZE_CLASSES; i++)
-			if (f->free_bytes[i] > most)
-				most = f->free_bytes[i];
-		return most;
-	}
-	while (chunk_bytes > class_limits[class])
-		class ++;
-	return f->free_bytes[class];
+	/* Of a length between two sizes the smaller one's: the disk itself refuses what does not fit, and nothing that fits is lost. */
+	while (size + 1 < LIMIT_ROOM_SIZES && (uint64_t)LIMIT_ROOM_BYTES << (size + 1) <= chunk_bytes)
+		size++;
+	return f->free_bytes[size];
 }
 
 bool metad__disk_reported(const struct metad *md, const struct state_disk *disk)
@@ -165,8 +164,12 @@ void metad__note_given_up(struct metad *md, uint32_t disk)
 void metad__fleet_registered(struct metad *md, uint32_t disk)
 {
 	struct fleet_disk old = md->disks[disk], *f = &md->disks[disk];
+	uint64_t now_ns = io_now_ns(md->io), again_ns = HEARTBEATS_UNTIL_AWAITED * metad__heartbeat_ms(md) * MS_NS;
 
-	*f = (struct fleet_disk){.registered_ns = io_now_ns(md->io)};
+	*f = (struct fleet_disk){.registered_ns = now_ns};
+	/* Who registers again and again and never reports is waited for once, for a while. */
+	if (old.registered_ns && !old.beat_generation && now_ns - old.registered_ns < again_ns)
+		f->registered_ns = old.registered_ns;
 	if (old.given_up)
 		return;
 	f->damage = old.damage;
@@ -227,10 +230,17 @@ const char *metad__trouble(const struct metad *md, uint32_t server, const char *
 	return NULL;
 }
 
-void metad__fleet_fini(struct metad *md)
+void metad__fleet_forget(struct metad *md)
 {
 	for (uint32_t id = 1; id <= STATE_SERVERS; id++)
 		mem_free(md->servers[id].troubles);
+	memset(md->servers, 0, (STATE_SERVERS + 1) * sizeof(*md->servers));
+	memset(md->disks, 0, (LIMIT_DISKS + 1) * sizeof(*md->disks));
+}
+
+void metad__fleet_fini(struct metad *md)
+{
+	metad__fleet_forget(md);
 	mem_free(md->servers);
 	mem_free(md->disks);
 }

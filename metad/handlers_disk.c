@@ -288,10 +288,29 @@ static void on_failed(struct metad *md, void *arg, int status, const struct stat
 			disk->error);
 }
 
+enum { FREE_CLASSES = 3 };
+
+/* Older chunk servers sum what is free by class: of chunks up to 64 KiB, up to 4 MiB, and above. */
+static void take_free_of_classes(struct fleet_disk *f, const uint64_t classes[FREE_CLASSES])
+{
+	for (uint32_t i = 0; i < LIMIT_ROOM_SIZES; i++) {
+		uint64_t bytes = (uint64_t)LIMIT_ROOM_BYTES << i;
+
+		f->free_bytes[i] = classes[bytes <= 64 << 10 ? 0 : bytes <= 4 << 20 ? 1 : 2];
+	}
+	for (int i = 0; i < FREE_CLASSES; i++) /* all that is free */
+		if (classes[i] > f->free_bytes[0])
+			f->free_bytes[0] = classes[i];
+}
+
 static void take_free(struct fleet_disk *f, const Craton__DiskBeat *beat)
 {
-	for (size_t i = 0; i < METAD_SIZE_CLASSES; i++) {
-		/* A short list means one figure for all classes above, too. */
+	if (beat->n_free_bytes == FREE_CLASSES) {
+		take_free_of_classes(f, beat->free_bytes);
+		return;
+	}
+	for (size_t i = 0; i < LIMIT_ROOM_SIZES; i++) {
+		/* A short list means one figure for all sizes above, too. */
 		size_t at = i < beat->n_free_bytes ? i : beat->n_free_bytes - 1;
 
 		f->free_bytes[i] = beat->n_free_bytes ? beat->free_bytes[at] : 0;
@@ -356,6 +375,7 @@ static void reply_heartbeat(struct metad *md, struct rpc_req *req, int status, b
 	wire_keys(md, &reply.token_keys, &reply.n_token_keys);
 	reply.floor = md->state.meta.floor;
 	reply.inventory_round = md->gc.round;
+	reply.n_metads = metad__members_addrs(md, &reply.metads);
 	reply.drop_disks = md->scratch->drop_disks;
 	for (size_t i = 0; i < msg->n_disks && !again; i++)
 		if (metad__drops_due(md, msg->disks[i]->disk))

@@ -41,6 +41,11 @@ void metad__gc_init(struct metad *md)
 	metad__background_add(md, &md->gc.plan.plan);
 }
 
+void metad__gc_forget(struct metad *md)
+{
+	plan_gc_init(&md->gc.plan);
+}
+
 void metad__gc_fini(struct metad *md)
 {
 	mem_free(md->gc.scratch);

@@ -579,6 +579,14 @@ void metad__repair_init(struct metad *md)
 	metad__background_add(md, &md->repair->plan.plan);
 }
 
+/* Who reported what, and the copies that contradicted their proof: they are reported again. */
+void metad__repair_forget(struct metad *md)
+{
+	plan_repair_forget(&md->repair->plan);
+	memset(&md->repair->rumours, 0, sizeof(md->repair->rumours));
+	memset(md->repair->culprits, 0, sizeof(md->repair->culprits));
+}
+
 void metad__repair_fini(struct metad *md)
 {
 	mem_free(md->repair);

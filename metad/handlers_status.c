@@ -38,6 +38,31 @@ struct answer {
 	bool error;
 };
 
+/* What a client may write yet: on the disks that an allocation would choose from now, without the reserve for repair. */
+static uint64_t available_bytes(struct metad *md)
+{
+	struct state_inode *root = &md->scratch->inode;
+	const struct ec_policy *policy = NULL;
+	uint64_t *rooms, available;
+	size_t count;
+
+	if (state_inode_get(&md->state, INODE_ROOT, root) == 0)
+		policy = ec_policy_by_id(root->policy.id);
+	if (!policy || kv_is_full(md->state.kv))
+		return 0;
+	rooms = mem_array(md->state.domain_cap + 1, sizeof(*rooms));
+	count = metad__candidates(md, root->policy.chunk_bytes, true, NULL, 0);
+	for (size_t i = 0; i < count; i++) {
+		const struct place_disk *c = &md->candidates[i];
+
+		if (c->free_bytes > 0 && c->domain < md->state.domain_cap)
+			rooms[c->domain] += c->free_bytes - metad__disk_reserve(md, state_disk_at(&md->state, c->disk));
+	}
+	available = place_room(rooms, md->state.domain_cap, policy->k, policy->m);
+	mem_free(rooms);
+	return available;
+}
+
 void metad__fill_df(struct metad *md, Craton__DfReply *df)
 {
 	const struct state_meta *meta = &md->state.meta;
@@ -54,6 +79,8 @@ void metad__fill_df(struct metad *md, Craton__DfReply *df)
 	df->file_count = meta->file_count;
 	df->dir_count = meta->dir_count;
 	df->file_bytes = meta->file_bytes;
+	df->available_bytes = available_bytes(md);
+	df->available_known = true;
 }
 
 void metad__df(void *ctx, struct rpc_req *req)
@@ -250,7 +277,7 @@ static void reasons_space(struct metad *md, struct answer *a)
 {
 	uint64_t full = state_config(&md->state, CONFIG_DISK_FULL), near = state_config(&md->state, CONFIG_DISK_NEAR_FULL);
 
-	if (kv_is_full(journal_kv(md->journal)))
+	if (kv_is_full(md->state.kv))
 		reason(a, "metadata-full", true,
 			"the file system of %s is full: new files and data are refused, removing works; give it more room",
 			md->dir);
@@ -316,6 +343,25 @@ static void reasons_placement(struct metad *md, struct answer *a, const struct e
 	}
 }
 
+/* Of a group: those that this leader does not hear. */
+static void reasons_group(struct metad *md, struct answer *a)
+{
+	struct ledger_view view;
+
+	ledger_view(md->ledger, &view);
+	for (uint32_t i = 0; i < view.count; i++) {
+		const struct ledger_member *m = &view.members[i];
+		char name[METAD_MEMBER_NAME_BYTES], addr[IO_ADDR_TEXT_BYTES] = "";
+
+		if (m->state != LEDGER_MEMBER_DOWN)
+			continue;
+		metad__member_name(md, m->id, name);
+		if (m->addr.family)
+			io_addr_format(&m->addr, addr);
+		reason(a, "metad-down", false, "%s at %s does not answer the metad that leads: start it again, or look at its log", name, addr);
+	}
+}
+
 static void add_reason(void *ctx, const char *code, bool error, const char *text)
 {
 	reason(ctx, code, error, "%s", text);
@@ -341,6 +387,7 @@ static void fill_answer(struct metad *md, struct answer *a)
 	reasons_blocks(md, a);
 	if (policy)
 		reasons_placement(md, a, policy, root->policy.chunk_bytes);
+	reasons_group(md, a);
 	reasons_fleet(md, a);
 	reasons_space(md, a);
 	reasons_troubles(md, a);
@@ -353,7 +400,7 @@ static void fill_answer(struct metad *md, struct answer *a)
 	uuid_format(&md->state.meta.cluster, a->cluster);
 	a->reply.cluster = a->cluster;
 	a->reply.state_time_ms = metad__now_ms(md);
-	a->reply.applied_index = journal_applied_index(md->journal);
+	a->reply.applied_index = ledger_applied(md->ledger);
 	a->reply.floor = md->state.meta.floor;
 	a->reply.default_policy = (char *)(uintptr_t)(policy ? policy->name : "");
 	a->reply.version = (char *)(uintptr_t)PACKAGE_VERSION;

@@ -9,14 +9,29 @@
 #include "common/base/log.h"
 #include "common/io/io.h"
 #include "common/kv/kv.h"
-#include "common/rpc/rpc.h"
+#include "common/rpc/replicas.h"
 
 struct metad;
+
+/*
+ * The replicas of a store, by number: those that founded it are 1 .. members.count, by their place there. Those that were added later have greater
+ * numbers; where they are, and from then on all others too, the log says.
+ */
+struct metad_group {
+	uint64_t id; /* of this one; 0: it is the only one, and keeps one log */
+	struct rpc_addrs members; /* where each founder listens, if the log does not say it */
+	/* Makes its directory if there is nothing in it: of a new store, once in the life of the replica. One whose disk was lost may not come back
+	 * like that: it has forgotten what it voted and acknowledged. */
+	bool found;
+	/* Likewise, but it waits until it is invited into a group that there is (`craton meta add`). One whose disk was lost waits in vain. */
+	bool join;
+};
 
 struct metad_options {
 	const char *dir;                       /* exists; holds the journal, formatted at the first start */
 	const char *name;                      /* "metad-1" */
 	struct io_addr listen;
+	struct metad_group group;
 	struct io_addr metrics;                /* for GET /metrics; family 0: none */
 	struct uuid cluster;
 	uint8_t secret[32];
@@ -26,6 +41,7 @@ struct metad_options {
 	const struct kv_backend *backend;      /* kv_lmdb, kv_mem */
 	uint64_t log_segment_bytes;            /* 0: 64 MiB */
 	uint64_t down_after_ms;                /* server.down_after of a new store; 0: its default */
+	const char *way_path;                  /* the word that asks bulk of this host to make way (common/io/io_word.h); NULL: none */
 	const struct rpc_transform *transform;
 	const struct log *log;
 	void (*on_fatal)(void *ctx, int code, const char *text); /* the daemon cannot go on: stop the process */

@@ -18,15 +18,22 @@ static void write_log(struct metad *md, struct metrics *m)
 				   entries = {"craton_metad_log_entries_total", METRIC_COUNTER, "Log entries written and applied."},
 				   commands = {"craton_metad_commands_total", METRIC_COUNTER, "Commands in those entries."},
 				   seconds = {"craton_metad_log_entry_seconds", METRIC_HISTOGRAM,
-					   "Time from a log entry's submission to its application, its sync included."};
+					   "Time from a log entry's submission to its application, its sync included."},
+				   hangs = {"craton_metad_log_hangs", METRIC_GAUGE, "1: of a group: the log here does not answer, and others lead."},
+				   asks = {"craton_metad_asks_way", METRIC_GAUGE, "1: bulk writes of this host are asked to make way."},
+				   asked = {"craton_metad_asked_way_seconds_total", METRIC_COUNTER, "Time for which they were."};
 
-	metrics_one(m, &applied, journal_applied_index(md->journal));
+	metrics_one(m, &applied, ledger_applied(md->ledger));
 	metrics_begin(m, &state);
 	metrics_seconds(m, NULL, metad__now_ms(md) * MS_NS);
 	metrics_one(m, &entries, md->batcher.entries);
 	metrics_one(m, &commands, md->batcher.commands);
 	metrics_begin(m, &seconds);
 	metrics_histogram(m, NULL, &md->batcher.seconds);
+	metrics_one(m, &hangs, ledger_hangs(md->ledger));
+	metrics_one(m, &asks, md->make_way.asks);
+	metrics_begin(m, &asked);
+	metrics_seconds(m, NULL, md->make_way.asked_ns);
 }
 
 static void write_kv(struct metad *md, struct metrics *m)
@@ -41,7 +48,9 @@ static void write_kv(struct metad *md, struct metrics *m)
 					   "Time that the longest commit since the start took."};
 	struct kv_stats s;
 
-	kv_get_stats(journal_kv(md->journal), &s);
+	if (!md->state.kv)
+		return; /* another table takes its place just now */
+	kv_get_stats(md->state.kv, &s);
 	metrics_one(m, &memory, s.memory_bytes);
 	metrics_one(m, &bytes, s.backing_bytes);
 	metrics_one(m, &rows, s.backing_rows);
@@ -58,6 +67,8 @@ static void write_space(struct metad *md, struct metrics *m)
 	static const struct metric_field of_space[] = {
 		METRIC_FIELD("craton_raw_capacity_bytes", METRIC_GAUGE, Craton__DfReply, total_bytes, "Raw space of all disks that are not failed."),
 		METRIC_FIELD("craton_raw_free_bytes", METRIC_GAUGE, Craton__DfReply, free_bytes, "Raw space that is free."),
+		METRIC_FIELD("craton_available_bytes", METRIC_GAUGE, Craton__DfReply, available_bytes,
+			"User data that fits yet, under the root's policy and without the reserve for repair."),
 		METRIC_FIELD("craton_pending_bytes", METRIC_GAUGE, Craton__DfReply, pending_bytes, "Raw space of deleted data not reclaimed yet."),
 		METRIC_FIELD("craton_files", METRIC_GAUGE, Craton__DfReply, file_count, "Files with a name."),
 		METRIC_FIELD("craton_directories", METRIC_GAUGE, Craton__DfReply, dir_count, "Directories."),
@@ -147,6 +158,16 @@ static void write_sessions(struct metad *md, struct metrics *m)
 	metrics_one(m, &lost, md->sessions.lost);
 }
 
+static void write_role(struct metad *md, struct metrics *m)
+{
+	static const struct metric leads = {"craton_metad_leads", METRIC_GAUGE, "1: it serves the store; 0: of a group, another one does, or none."},
+				   term = {"craton_metad_term", METRIC_GAUGE, "Of a group: the term that this metad is in."};
+
+	metrics_one(m, &leads, md->ready);
+	if (md->options.group.id)
+		metrics_one(m, &term, md->role.term);
+}
+
 static void write_metrics(void *ctx, struct metrics *m)
 {
 	static const struct metric build = {"craton_build_info", METRIC_GAUGE, "What runs here; always 1."};
@@ -158,21 +179,24 @@ static void write_metrics(void *ctx, struct metrics *m)
 	metrics_label(&l, "program", "craton-metad");
 	metrics_begin(m, &build);
 	metrics_value(m, metrics_label(&l, "name", md->options.name), 1);
-	if (md->stopping || md->failed)
+	if (md->stopping || md->failed || !md->state.kv) /* or a snapshot is taking the place of the table */
 		return;
+	write_role(md, m);
 	write_log(md, m);
 	write_kv(md, m);
-	write_space(md, m);
-	write_fleet(md, m);
-	write_blocks(md, m);
-	write_garbage(md, m);
-	write_sessions(md, m);
+	if (md->ready) { /* else these are figures of another time */
+		write_space(md, m);
+		write_fleet(md, m);
+		write_blocks(md, m);
+		write_garbage(md, m);
+		write_sessions(md, m);
+	}
 	rpc_server_write_metrics(md->server, m);
 }
 
 int metad__metrics_open(struct metad *md, struct err *err)
 {
-	struct metrics_http_options o = {.listen = md->options.metrics, .write = write_metrics, .ctx = md};
+	struct metrics_http_options o = {.listen = md->options.metrics, .log = md->options.log, .write = write_metrics, .ctx = md};
 
 	return o.listen.family ? metrics_http_open(md->io, &o, &md->http, err) : 0;
 }

@@ -38,6 +38,23 @@ static const struct opt table[] = {
 		.cli_only = true,
 		.arg = "SIZE",
 		.help = "segment size of a new log; 0: 64 MiB"},
+	{.name = "replica",
+		.type = OPT_U64,
+		OPTION(replica),
+		.max = (uint64_t)1 << 32,
+		.cli_only = true,
+		.arg = "N",
+		.help = "of a group: which of them this is: its place in `metad`, from 1; of one that is added, the number that comes next"},
+	{.name = "found",
+		.type = OPT_FLAG,
+		OPTION(found),
+		.cli_only = true,
+		.help = "with --replica: of a new store, make what --dir does not hold yet; never after a loss of it"},
+	{.name = "join",
+		.type = OPT_FLAG,
+		OPTION(join),
+		.cli_only = true,
+		.help = "with --replica: if --dir holds nothing, wait for `craton meta add`"},
 	{.name = "restore",
 		.type = OPT_STRING,
 		OPTION(restore),
@@ -72,6 +89,27 @@ const struct daemon_usage metad_usage = {
 	.table = table,
 };
 
+/* Of several each must know which it is. */
+static int derive_group(struct metad_program_options *o, struct err *err)
+{
+	struct metad_group *group = &o->server.group;
+
+	*group = (struct metad_group){.id = o->replica, .found = o->found, .join = o->join};
+	if (o->common.metad && daemon_options_addrs(&o->common, "metad", o->common.metad, &group->members, err) < 0)
+		return err->code;
+	if (group->members.count > 1 && o->replica == 0)
+		return err_set(err, ERR_INVAL, "--replica is missing: metad = %s names %u, say which of them this is, from 1 to %u", o->common.metad,
+			group->members.count, group->members.count);
+	if (!o->replica && (o->found || o->join))
+		return err_set(err, ERR_INVAL, "--found and --join go with --replica: they are for groups");
+	if (o->found && o->join)
+		return err_set(err, ERR_INVAL, "--found makes a new group, --join waits to be added to one: give one of them");
+	if (o->found && o->replica > group->members.count)
+		return err_set(err, ERR_INVAL, "--replica %llu: metad = %s names %u, say which of them this is, from 1 to %u",
+			(unsigned long long)o->replica, o->common.metad, group->members.count, group->members.count);
+	return 0;
+}
+
 static int derive(struct metad_program_options *o, struct err *err)
 {
 	const struct daemon_options *c = &o->common;
@@ -93,9 +131,12 @@ static int derive(struct metad_program_options *o, struct err *err)
 		.chunk_bytes = o->chunk_bytes,
 		.backend = &kv_lmdb,
 		.log_segment_bytes = o->log_segment,
+		.way_path = c->way_path,
 		.transform = c->rpc_transform,
 	};
 	memcpy(o->server.secret, c->secret, sizeof(o->server.secret));
+	if (derive_group(o, err) < 0)
+		return err->code;
 	return metad_check_options(&o->server, err);
 }
 

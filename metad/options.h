@@ -9,8 +9,8 @@
 struct metad_program_options {
 	struct daemon_options common;
 	const char *policy, *restore;
-	uint64_t cell_bytes, chunk_bytes, log_segment, restores;
-	bool force;
+	uint64_t cell_bytes, chunk_bytes, log_segment, restores, replica;
+	bool force, found, join;
 	/* derived */
 	struct metad_options server; /* without log and callbacks */
 };

@@ -8,7 +8,9 @@
 #include "common/base/mem.h"
 #include "common/rpc/auth.h"
 
-enum { TYPE_ASK = 32, TYPE_PART = 33 };
+enum { TYPE_ASK = 32, TYPE_PART = 33, TYPE_INVITATION = 34 };
+
+static const uint8_t nowhere[RAFT_PLACE_BYTES];
 
 void raft_codec_init(struct raft_codec *codec, const struct uuid *cluster, const uint8_t secret[32])
 {
@@ -36,6 +38,28 @@ void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to,
 	hmac_fini(&h, ret_mac);
 }
 
+/* ---- places (docs/FORMATS.md, "Bodies of a replicated log") ---- */
+
+void raft_place_set(uint8_t place[RAFT_PLACE_BYTES], const struct io_addr *addr)
+{
+	memset(place, 0, RAFT_PLACE_BYTES);
+	if (!addr->family)
+		return;
+	place[0] = addr->family;
+	place[2] = (uint8_t)addr->port;
+	place[3] = (uint8_t)(addr->port >> 8);
+	memcpy(place + 4, addr->ip, addr->family == 4 ? 4 : sizeof(addr->ip));
+}
+
+bool raft_place_get(const uint8_t place[RAFT_PLACE_BYTES], struct io_addr *ret_addr)
+{
+	if (place[0] != 4 && place[0] != 6)
+		return false;
+	*ret_addr = (struct io_addr){.family = place[0], .port = (uint16_t)(place[2] | place[3] << 8)};
+	memcpy(ret_addr->ip, place + 4, place[0] == 4 ? 4 : sizeof(ret_addr->ip));
+	return true;
+}
+
 /* ---- pack ---- */
 
 /* A letter's messages, all of which may be there. */
@@ -59,6 +83,11 @@ static ProtobufCBinaryData bytes_of(const void *data, size_t len)
 	return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)data};
 }
 
+static ProtobufCBinaryData place_of(const uint8_t place[RAFT_PLACE_BYTES])
+{
+	return bytes_of(place, memcmp(place, nowhere, RAFT_PLACE_BYTES) ? RAFT_PLACE_BYTES : 0);
+}
+
 static Craton__RaftConfig *pack_config(struct packing *p, const struct raft_config *config)
 {
 	craton__raft_config__init(&p->config);
@@ -68,6 +97,7 @@ static Craton__RaftConfig *pack_config(struct packing *p, const struct raft_conf
 		craton__raft_member__init(&p->members[i]);
 		p->members[i].id = config->members[i].id;
 		p->members[i].voter = config->members[i].voter;
+		p->members[i].place = place_of(config->members[i].place);
 		p->member_list[i] = &p->members[i];
 	}
 	p->config.n_members = config->count;
@@ -181,10 +211,13 @@ int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_
 	int rc = 0;
 
 	craton__raft_letter__init(&p->letter);
+	p->letter.place = place_of(letter->place);
 	if (letter->kind == RAFT_LETTER_MESSAGE)
 		pack_message(p, letter);
 	else if (letter->kind == RAFT_LETTER_ASK)
 		pack_ask(p, &letter->ask);
+	else if (letter->kind == RAFT_LETTER_INVITATION)
+		p->letter.type = TYPE_INVITATION;
 	else
 		pack_part(p, &letter->part);
 	len = protobuf_c_message_get_packed_size(&p->letter.base);
@@ -201,6 +234,16 @@ int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_
 
 /* ---- unpack ---- */
 
+static int unpack_place(const ProtobufCBinaryData *from, uint8_t place[RAFT_PLACE_BYTES])
+{
+	if (from->len != 0 && from->len != RAFT_PLACE_BYTES)
+		return ERR_PROTO;
+	memset(place, 0, RAFT_PLACE_BYTES);
+	if (from->len)
+		memcpy(place, from->data, RAFT_PLACE_BYTES);
+	return 0;
+}
+
 static int unpack_config(const Craton__RaftConfig *from, struct raft_config *ret_config)
 {
 	if (from->n_members > RAFT_MEMBERS_MAX)
@@ -208,8 +251,11 @@ static int unpack_config(const Craton__RaftConfig *from, struct raft_config *ret
 	ret_config->index = from->index;
 	ret_config->last_id = from->last_id;
 	ret_config->count = (uint32_t)from->n_members;
-	for (size_t i = 0; i < from->n_members; i++)
+	for (size_t i = 0; i < from->n_members; i++) {
 		ret_config->members[i] = (struct raft_member){.id = from->members[i]->id, .voter = from->members[i]->voter};
+		if (unpack_place(&from->members[i]->place, ret_config->members[i].place))
+			return ERR_PROTO;
+	}
 	return 0;
 }
 
@@ -311,12 +357,17 @@ static int unpack_part(const Craton__RaftPart *from, struct replica_part *part)
 
 static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
 {
+	if (unpack_place(&from->place, l->place))
+		return ERR_PROTO;
 	switch (from->type) {
 	case TYPE_ASK:
 		if (!from->ask)
 			return ERR_PROTO;
 		l->kind = RAFT_LETTER_ASK;
 		l->ask = (struct replica_ask){from->ask->snapshot, from->ask->number};
+		return 0;
+	case TYPE_INVITATION:
+		l->kind = RAFT_LETTER_INVITATION;
 		return 0;
 	case TYPE_PART:
 		l->kind = RAFT_LETTER_PART;

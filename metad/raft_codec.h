@@ -22,20 +22,26 @@ enum {
 _Static_assert((int)REPLICA_MESSAGE_BYTES_MAX + (int)RAFT_LETTER_OWN_BYTES <= (int)RAFT_LETTER_BYTES_MAX, "any message fits");
 _Static_assert((int)LIMIT_LOG_ENTRY_BYTES + (int)RAFT_LETTER_OWN_BYTES <= (int)RAFT_LETTER_BYTES_MAX, "any entry fits");
 _Static_assert((int)BACKUP_SECTION_BYTES + (int)RAFT_LETTER_OWN_BYTES <= (int)RAFT_LETTER_BYTES_MAX, "any part fits");
-_Static_assert((int)REPLICA_BODIES_MAX * 4 + (int)RAFT_MESSAGE_RUNS_MAX * 24 + (int)RAFT_MEMBERS_MAX * 16 + 256 <= (int)RAFT_LETTER_OWN_BYTES,
+_Static_assert((int)REPLICA_BODIES_MAX * 4 + (int)RAFT_MESSAGE_RUNS_MAX * 24 + (int)RAFT_MEMBERS_MAX * (20 + (int)RAFT_PLACE_BYTES) + 256 <= (int)RAFT_LETTER_OWN_BYTES,
 	"so do they");
 
-enum raft_letter_kind { RAFT_LETTER_MESSAGE = 1, RAFT_LETTER_ASK, RAFT_LETTER_PART };
+enum raft_letter_kind { RAFT_LETTER_MESSAGE = 1, RAFT_LETTER_ASK, RAFT_LETTER_PART, RAFT_LETTER_INVITATION };
 
 struct raft_letter {
 	enum raft_letter_kind kind;
 	uint64_t from, to;
+	uint8_t place[RAFT_PLACE_BYTES]; /* of the sender; zeros: it does not say */
 	struct raft_message message; /* from and to are those of the letter */
 	uint32_t count;              /* of a RAFT_APPEND */
 	struct replica_body bodies[REPLICA_BODIES_MAX];
 	struct replica_ask ask;
 	struct replica_part part;
 };
+
+/* An address as a member's place; family 0: zeros. */
+void raft_place_set(uint8_t place[RAFT_PLACE_BYTES], const struct io_addr *addr);
+/* False: it does not say an address. */
+bool raft_place_get(const uint8_t place[RAFT_PLACE_BYTES], struct io_addr *ret_addr);
 
 struct raft_codec {
 	struct uuid cluster;

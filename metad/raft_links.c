@@ -16,6 +16,9 @@ static const uint64_t ms_ns = 1000000;
 struct link {
 	struct raft_links *links;
 	uint64_t id; /* 0: it is being closed */
+	uint64_t heard_ns;
+	struct io_addr addr;
+	bool stranger; /* no member, as far as is known here: it said itself where it is */
 	struct {
 		struct rpc_peer *peer;
 		uint32_t letters;
@@ -29,6 +32,7 @@ struct raft_links {
 	struct raft_links_options options;
 	struct raft_codec codec;
 	struct replica *replica;
+	uint8_t place[RAFT_PLACE_BYTES]; /* of this one */
 	struct link *members[LINKS_MAX];
 	struct codec_arena arena;
 	struct raft_letter letter; /* the one that came */
@@ -46,6 +50,8 @@ struct outgoing {
 	Craton__RaftRequest request;
 	uint8_t mac[HMAC_BYTES];
 	uint8_t *bytes;
+	void (*done)(void *ctx, int status); /* NULL: nobody asks */
+	void *ctx;
 };
 
 struct raft_links *raft_links_new(struct io *io, const struct raft_links_options *options)
@@ -79,6 +85,14 @@ static struct link **place_of(struct raft_links *links, uint64_t id)
 		if (id ? links->members[i] && links->members[i]->id == id : !links->members[i])
 			return &links->members[i];
 	return NULL;
+}
+
+uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id)
+{
+	for (uint32_t i = 0; i < LINKS_MAX; i++)
+		if (links->members[i] && links->members[i]->id == id)
+			return links->members[i]->heard_ns;
+	return 0;
 }
 
 static void finish(struct io_post *post)
@@ -138,6 +152,7 @@ int raft_links_member(struct raft_links *links, uint64_t id, const struct io_add
 	link = MEM_NEW(struct link);
 	link->links = links;
 	link->id = id;
+	link->addr = *addr;
 	for (int i = 0; i < LANES; i++) {
 		const struct rpc_peer_options options = {
 			.addr = *addr, .self = links->options.self, .conns = 1, .transform = links->options.transform};
@@ -147,6 +162,67 @@ int raft_links_member(struct raft_links *links, uint64_t id, const struct io_add
 	}
 	*at = link;
 	return 0;
+}
+
+static bool is_at(const struct link *link, const struct io_addr *addr)
+{
+	return link->addr.family == addr->family && link->addr.port == addr->port && memcmp(link->addr.ip, addr->ip, sizeof(addr->ip)) == 0;
+}
+
+static bool is_among(const struct raft_links_place *places, uint32_t count, uint64_t id)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (places[i].id == id)
+			return true;
+	return false;
+}
+
+void raft_links_set(struct raft_links *links, const struct raft_links_place *places, uint32_t count)
+{
+	for (uint32_t i = 0; i < LINKS_MAX; i++) {
+		struct link *link = links->members[i];
+
+		if (link && link->id && !link->stranger && !is_among(places, count, link->id))
+			link_close(link);
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		struct link **at;
+
+		if (places[i].id == 0 || places[i].addr.family == 0)
+			continue;
+		if (places[i].id == links->options.id) {
+			raft_place_set(links->place, &places[i].addr);
+			continue;
+		}
+		at = place_of(links, places[i].id);
+		if ((!at || !is_at(*at, &places[i].addr)) && raft_links_member(links, places[i].id, &places[i].addr) != 0)
+			continue; /* those that are being closed have all room: it is known when letters come from it */
+		at = place_of(links, places[i].id);
+		if (at)
+			(*at)->stranger = false;
+	}
+}
+
+/* Who writes and is no member here: it may be that this replica does not know yet, or that the other does not. */
+static void meet(struct raft_links *links, const struct raft_letter *letter)
+{
+	struct link *oldest = NULL;
+	struct io_addr addr;
+
+	if (place_of(links, letter->from) || !raft_place_get(letter->place, &addr))
+		return;
+	if (raft_links_member(links, letter->from, &addr) == 0) {
+		(*place_of(links, letter->from))->stranger = true;
+		return;
+	}
+	for (uint32_t i = 0; i < LINKS_MAX; i++) {
+		struct link *link = links->members[i];
+
+		if (link && link->id && link->stranger && (!oldest || link->heard_ns < oldest->heard_ns))
+			oldest = link;
+	}
+	if (oldest)
+		link_close(oldest);
 }
 
 void raft_links_close(struct raft_links *links, void (*closed)(void *ctx), void *ctx)
@@ -175,11 +251,14 @@ static void call_done(struct rpc_call *call, int status, const ProtobufCMessage 
 		links->counts.refused++;
 	else if (status)
 		links->counts.lost++;
+	if (out->done)
+		out->done(out->ctx, status);
 	mem_free(out->bytes);
 	mem_free(out);
 }
 
-static void send_letter(struct raft_links *links, enum link_lane lane, const struct raft_letter *letter)
+/* NULL: it is lost. */
+static struct outgoing *send_letter(struct raft_links *links, enum link_lane lane, const struct raft_letter *letter)
 {
 	struct link **at = place_of(links, letter->to);
 	struct outgoing *out;
@@ -189,7 +268,7 @@ static void send_letter(struct raft_links *links, enum link_lane lane, const str
 	if (links->closed || !at || (*at)->lanes[lane].letters >= LINK_LETTERS_MAX ||
 		(*at)->lanes[lane].bytes >= LINK_BYTES_MAX || raft_codec_pack(letter, &bytes, &len) != 0) {
 		links->counts.lost++;
-		return;
+		return NULL;
 	}
 	out = MEM_NEW(struct outgoing);
 	out->link = *at;
@@ -211,6 +290,7 @@ static void send_letter(struct raft_links *links, enum link_lane lane, const str
 	out->link->lanes[lane].bytes += len;
 	links->counts.sent++;
 	rpc_call_start(out->link->lanes[lane].peer, &out->call);
+	return out;
 }
 
 static struct raft_letter *letter_new(const struct raft_links *links, enum raft_letter_kind kind, uint64_t to)
@@ -220,6 +300,7 @@ static struct raft_letter *letter_new(const struct raft_links *links, enum raft_
 	letter->kind = kind;
 	letter->from = links->options.id;
 	letter->to = to;
+	memcpy(letter->place, links->place, RAFT_PLACE_BYTES);
 	return letter;
 }
 
@@ -255,6 +336,24 @@ void raft_links_part(struct raft_links *links, uint64_t to, const struct replica
 	mem_free(letter);
 }
 
+int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, void (*done)(void *ctx, int status), void *ctx)
+{
+	struct raft_letter *letter = letter_new(links, RAFT_LETTER_INVITATION, place->id);
+	struct link **at = place_of(links, place->id);
+	struct outgoing *out = NULL;
+
+	if ((at && is_at(*at, &place->addr)) || raft_links_member(links, place->id, &place->addr) == 0) {
+		(*place_of(links, place->id))->stranger = true;
+		out = send_letter(links, LANE_MESSAGES, letter);
+	}
+	mem_free(letter);
+	if (!out)
+		return ERR_OVERFLOW;
+	out->done = done;
+	out->ctx = ctx;
+	return 0;
+}
+
 /* ---- in ---- */
 
 static void count_refusal(struct raft_links *links, int code)
@@ -281,10 +380,15 @@ static void count_refusal(struct raft_links *links, int code)
 static void give(struct raft_links *links)
 {
 	const struct raft_letter *l = &links->letter;
+	struct link **at;
 
-	if (!links->replica)
+	if (!links->replica || l->kind == RAFT_LETTER_INVITATION)
 		return;
+	meet(links, l);
 	links->counts.received++;
+	at = place_of(links, l->from);
+	if (at)
+		(*at)->heard_ns = io_now_ns(links->io);
 	if (l->kind == RAFT_LETTER_MESSAGE)
 		replica_receive(links->replica, &l->message, l->bodies, l->count);
 	else if (l->kind == RAFT_LETTER_ASK)
@@ -300,6 +404,8 @@ void raft_links_handle(struct raft_links *links, struct rpc_req *req)
 
 	if (!rc && links->letter.to != links->options.id)
 		rc = ERR_NOENT; /* the address is another's now */
+	if (!rc && links->letter.kind == RAFT_LETTER_INVITATION)
+		rc = links->options.invited ? links->options.invited(links->options.ctx) : ERR_EXIST;
 	if (rc)
 		count_refusal(links, rc);
 	else

@@ -27,6 +27,9 @@ struct raft_links_options {
 	uint64_t id;              /* of the replica here */
 	const uint8_t *secret;    /* of the cluster, AUTH_SECRET_BYTES; borrowed for the call */
 	const struct rpc_transform *transform;
+	/* A member that leads invites this replica, which nobody is attached to yet: 0, or why it does not come. */
+	int (*invited)(void *ctx);
+	void *ctx;
 };
 
 struct raft_links_counts {
@@ -45,6 +48,23 @@ void raft_links_close(struct raft_links *links, void (*closed)(void *ctx), void 
 void raft_links_attach(struct raft_links *links, struct replica *replica);
 /* Where a member is; NULL: nowhere any more. ERR_OVERFLOW: too many. */
 int raft_links_member(struct raft_links *links, uint64_t id, const struct io_addr *addr);
+/*
+ * The members are these, and no others, wherever they were; `id` 0 and families 0 are left out, as is this replica, whose own place its letters
+ * say from now on. Who writes without belonging to them is answered at the place that his letters say, as long as there is room.
+ */
+struct raft_links_place {
+	uint64_t id;
+	struct io_addr addr;
+};
+void raft_links_set(struct raft_links *links, const struct raft_links_place *places, uint32_t count);
+/*
+ * Asks who is to become member `id` whether it would. `done` once, not from inside: 0; ERR_NOENT: another replica, or none, is there; ERR_EXIST:
+ * it has a log already; else as of a call. ERR_OVERFLOW: not now, and `done` does not come.
+ */
+int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, void (*done)(void *ctx, int status), void *ctx);
+
+/* When the last letter of the member came (of io_now_ns); 0: none has. */
+uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id);
 
 /* For replica_options. */
 void raft_links_send(

@@ -41,6 +41,14 @@ void metad__sessions_fini(struct metad *md)
 	map_fini(&md->sessions.held_before);
 }
 
+void metad__sessions_forget(struct metad *md)
+{
+	metad__sessions_fini(md);
+	metad__sessions_init(md);
+	md->sessions.held_from_ms = md->sessions.hurry_ms = 0;
+	md->sessions.pass_ms = md->sessions.pass_inode = md->sessions.pass_count = 0;
+}
+
 void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_status)
 {
 	craton__session_status__init(ret_status);
@@ -104,6 +112,7 @@ static void on_opened(struct metad *md, void *arg, int status, const struct stat
 		reply.session = session->id;
 		reply.secret = session->secret;
 		reply.timeout_ms = LIMIT_SESSION_MS;
+		reply.n_metads = metad__members_addrs(md, &reply.metads);
 		heard_of(md, session->id)->at_ns = io_now_ns(md->io);
 	}
 	rpc_reply(arg, &(struct rpc_reply){.status = status, .msg = session ? &reply.base : NULL});
@@ -153,6 +162,7 @@ void metad__session_renew(void *ctx, struct rpc_req *req)
 	for (size_t i = 0; i < msg->n_open_inodes && !status; i++)
 		hold(md, msg->open_inodes[i], now_ms + LIMIT_SESSION_MS);
 	reply.state_time_ms = now_ms;
+	reply.n_metads = metad__members_addrs(md, &reply.metads);
 	metad__reply_read(md, req, status, &reply.base);
 }
 

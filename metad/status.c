@@ -146,7 +146,7 @@ static void scan_step(struct io_op *op)
 	struct err err = {0};
 	bool end;
 
-	if (md->stopping || md->failed) {
+	if (md->stopping || md->failed || !md->ready || op->result) {
 		scan->running = false;
 		metad__fail_waiting(&scan->waiting, ERR_STOPPED);
 		metad__fail_waiting(&scan->next_waiting, ERR_STOPPED);
@@ -183,6 +183,11 @@ void metad__scan_stop(struct metad *md)
 {
 	if (io_pending(&md->scan.timer))
 		io_cancel(md->io, &md->scan.timer);
+}
+
+void metad__scan_forget(struct metad *md)
+{
+	md->scan.valid = false;
 }
 
 bool metad__scan_idle(const struct metad *md)

@@ -455,6 +455,14 @@ static int train_loop(struct train *t)
 	int rc = 0;
 
 	t->sum->stopped = "max-steps";
+	if (t->meta.step >= t->o.max_steps) {
+		char text[160];
+
+		snprintf(text, sizeof(text),
+			"the run is at its end: step %" PRIu64 " of %" PRIu64 "; give a greater --max-steps to go on", t->meta.step,
+			t->o.max_steps);
+		train_report_note(t->report, "note", text);
+	}
 	while (rc == 0 && t->meta.step < t->o.max_steps) {
 		if (train_stop) {
 			t->sum->stopped = "signal";

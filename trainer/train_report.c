@@ -151,6 +151,19 @@ void train_report_note(const struct train_report *r, const char *event, const ch
 	train_report_end(r);
 }
 
+/* Those that there are: none of a run that took no step, no held-out one after an error. */
+static void train_report_losses(const struct train_report *r, const struct train_report_summary *s)
+{
+	bool loss = isfinite(s->loss), heldout = isfinite(s->heldout);
+
+	if (loss)
+		fprintf(r->out, "loss %.4f%s", s->loss, heldout ? ", " : "");
+	if (heldout)
+		fprintf(r->out, "held-out loss %.4f", s->heldout);
+	if (loss || heldout)
+		fputs(" nats a byte\n", r->out);
+}
+
 void train_report_summary(const struct train_report *r, const struct train_report_summary *s)
 {
 	double rate = s->train_seconds > 0 ? (double)s->tokens / s->train_seconds : 0;
@@ -158,12 +171,13 @@ void train_report_summary(const struct train_report *r, const struct train_repor
 	if (!r->json) {
 		fprintf(r->out,
 			"done: step %" PRIu64 " (%s), %" PRIu64 " steps and %" PRIu64
-			" tokens in %.1f s, %.0f tokens/s\n"
-			"loss %.4f, held-out loss %.4f nats a byte\n"
+			" tokens in %.1f s, %.0f tokens/s\n",
+			s->step, s->stopped, s->step - s->first_step, s->tokens, s->seconds, rate);
+		train_report_losses(r, s);
+		fprintf(r->out,
 			"saves: %" PRIu64 " good, %" PRIu64
 			" failed; training stood still for them %.1f ms in all, %.1f ms at most, "
 			"for data %.1f ms\nweights sha256 %s\n",
-			s->step, s->stopped, s->step - s->first_step, s->tokens, s->seconds, rate, s->loss, s->heldout,
 			s->saves, s->failed_saves, s->sum_stall_ms, s->max_stall_ms, s->data_wait_ms,
 			s->weights_sha256);
 		fflush(r->out);

@@ -48,6 +48,10 @@ struct bench_latency {
 int bench_latency(struct cli *cli, const char *dir, uint64_t size, uint32_t count, double settle_s, bool keep,
                   struct bench_latency *ret_put, struct bench_latency *ret_get);
 
+/* From here on a first SIGINT, SIGTERM or SIGHUP ends a benchmark as a failure would, so that it leaves nothing; a second one ends it at once. */
+void bench_catch_signals(void);
+bool bench_stopped(void); /* there was one */
+
 /* A benchmark is done with its directory, which goes unless somebody else has something there. */
 int bench_leave(struct cli *cli, const char *dir);
 int bench_remove(struct cli *cli, const char *dir, uint32_t streams);

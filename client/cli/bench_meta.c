@@ -353,18 +353,17 @@ static void peer_closed(void *ctx)
 	io_stop(((struct bench_meta *)ctx)->io);
 }
 
-static void open_sessions(struct bench_meta *b, struct rpc_peer *peer)
+static void open_sessions(struct bench_meta *b, struct rpc_replicas *metads)
 {
 	b->sessions = mem_array(b->clients, sizeof(*b->sessions));
 	for (uint64_t i = 0; i < b->clients; i++) {
 		b->sessions[i] = (struct session){.io = b->io,
 			.rng = &b->rng,
-			.peer = peer,
+			.metads = metads,
 			.name = "bench",
 			.timeout_ns = b->cli->timeout_ms ? b->cli->timeout_ms * 1000000 : DEFAULT_TIMEOUT_NS,
 			.idle = peer_closed,
 			.ctx = b};
-		io_addr_format(&b->config.metad, b->sessions[i].addr_text);
 		session_init(&b->sessions[i]);
 	}
 }
@@ -376,7 +375,7 @@ static void close_sessions(struct bench_meta *b)
 			io_run(b->io);
 		session_fini(&b->sessions[i]);
 	}
-	rpc_peer_close(b->sessions[0].peer, peer_closed, b);
+	rpc_replicas_close(b->sessions[0].metads, peer_closed, b);
 	io_run(b->io);
 	mem_free(b->sessions);
 }
@@ -384,7 +383,7 @@ static void close_sessions(struct bench_meta *b)
 /* With io, config and metad known. */
 static int run(struct bench_meta *b, struct err *err)
 {
-	struct rpc_peer_options peer = {.addr = b->config.metad, .conns = (uint32_t)b->connections, .transform = b->config.transform,
+	struct rpc_peer_options peer = {.conns = (uint32_t)b->connections, .transform = b->config.transform,
 	                                .self = {.cluster = b->config.cluster, .role = RPC_ROLE_CLIENT, .name = "bench"}};
 	struct bench_meta_results results = {0};
 	uint64_t seed;
@@ -393,7 +392,7 @@ static int run(struct bench_meta *b, struct err *err)
 	io_random(b->io, &seed, sizeof(seed));
 	rng_init(&b->rng, seed);
 	snprintf(b->top, sizeof(b->top), ".bench-meta-%016llx", (unsigned long long)seed);
-	open_sessions(b, rpc_peer_new(b->io, &peer));
+	open_sessions(b, rpc_replicas_new(b->io, &b->config.metads, &peer));
 	b->dirs = mem_array(b->clients, sizeof(*b->dirs));
 	code = measure(b, &results, err);
 	close_sessions(b);

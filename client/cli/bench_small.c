@@ -178,7 +178,7 @@ static bool start_rmdir_top(struct load_slot *slot)
 static int files(struct bench_run *b, struct err *err)
 {
 	uint64_t dirs = (b->options->count + FILES_PER_DIR - 1) / FILES_PER_DIR;
-	struct client_options co = {.metad = b->config.metad, .cluster = b->config.cluster, .name = "bench", .transform = b->config.transform,
+	struct client_options co = {.metads = b->config.metads, .cluster = b->config.cluster, .name = "bench", .transform = b->config.transform,
 	                            .tail_bytes = b->config.tail_bytes};
 	struct load_result ignored;
 	int code;
@@ -454,12 +454,11 @@ static void sum_data(struct bench_run *b)
 static int objects(struct bench_run *b, struct err *err)
 {
 	struct rpc_identity self = {.cluster = b->config.cluster, .role = RPC_ROLE_CLIENT, .name = "bench"};
-	struct rpc_peer_options peer = {.addr = b->config.metad, .conns = 1, .transform = b->config.transform, .self = self};
+	struct rpc_peer_options peer = {.conns = 1, .transform = b->config.transform, .self = self};
 	int code;
 
-	b->session = (struct session){.io = b->io, .rng = &b->rng, .peer = rpc_peer_new(b->io, &peer), .name = "bench", .timeout_ns = TIMEOUT_NS,
+	b->session = (struct session){.io = b->io, .rng = &b->rng, .metads = rpc_replicas_new(b->io, &b->config.metads, &peer), .name = "bench", .timeout_ns = TIMEOUT_NS,
 	                              .idle = stop, .ctx = b};
-	io_addr_format(&b->config.metad, b->session.addr_text);
 	session_init(&b->session);
 	disks_init(&b->disks, b->io, &self, b->config.transform);
 	sum_data(b);
@@ -473,7 +472,7 @@ static int objects(struct bench_run *b, struct err *err)
 	session_fini(&b->session);
 	disks_close(&b->disks, stop, b);
 	io_run(b->io);
-	rpc_peer_close(b->session.peer, stop, b);
+	rpc_replicas_close(b->session.metads, stop, b);
 	io_run(b->io);
 	disks_fini(&b->disks);
 	return code;

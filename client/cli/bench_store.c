@@ -25,6 +25,7 @@ struct stream {
 	struct cr_op ops[IN_FLIGHT], close;   /* close: writing only */
 	uint8_t *bufs[IN_FLIGHT];             /* get only */
 	bool done;
+	bool published;                       /* writing: the file is there, under its name */
 };
 
 struct bench {
@@ -77,9 +78,14 @@ static void piece_done(struct cr_op *op)
 	pthread_mutex_lock(&b->lock);
 	op->user = NULL;
 	s->in_flight--;
+	s->published |= op == &s->close && op->result >= 0;
 	if (op->result < 0 && !b->failure) {
 		b->failure = op->result;
 		snprintf(b->error, sizeof(b->error), "%s", op->error);
+	}
+	if (bench_stopped() && !b->failure) {
+		b->failure = -EINTR;
+		snprintf(b->error, sizeof(b->error), "interrupted");
 	}
 	start_pieces(s);
 	if (s->in_flight == 0 && !s->done) {
@@ -100,8 +106,10 @@ static int open_streams(struct cli *cli, struct bench *b, struct stream *streams
 	uint64_t each = bytes / count / LIMIT_UNIT_BYTES * LIMIT_UNIT_BYTES;
 	char path[CR_PATH_MAX];
 
-	if (b->writing && cr_mkdir_parents(cli->store, dir, 0777) < 0)
-		return cli_fail(cli, "%s", cr_error());
+	int r = b->writing ? cr_mkdir_parents(cli->store, dir, cli_dir_mode()) : 0;
+
+	if (r < 0)
+		return cli_fail_store(cli, r);
 	for (uint32_t i = 0; i < count; i++) {
 		struct stream *s = &streams[i];
 		struct cr_stat st;
@@ -109,8 +117,9 @@ static int open_streams(struct cli *cli, struct bench *b, struct stream *streams
 		stream_path(path, sizeof(path), dir, i);
 		s->bench = b;
 		s->size = i + 1 < count ? each : bytes - each * (count - 1);
-		if (cr_open(cli->store, path, b->writing ? CR_WRITE | CR_ATOMIC : CR_READ, 0644, &s->file) < 0)
-			return cli_fail(cli, "%s", cr_error());
+		r = cr_open(cli->store, path, b->writing ? CR_WRITE | CR_ATOMIC : CR_READ, 0644, &s->file);
+		if (r < 0)
+			return cli_fail_store(cli, r);
 		if (b->writing)
 			continue;
 		if (cr_fstat(s->file, &st) < 0 || st.size != s->size)
@@ -139,6 +148,20 @@ static int close_streams(struct cli *cli, struct bench *b, struct stream *stream
 	return exit_code;
 }
 
+/* Of a put that has failed: what it wrote, and its directory if nothing else is there. That it failed was said. */
+static void leave_nothing(struct cli *cli, const struct stream *streams, const char *dir, uint32_t count)
+{
+	char path[CR_PATH_MAX];
+
+	for (uint32_t i = 0; i < count && !cli->away; i++) {
+		stream_path(path, sizeof(path), dir, i);
+		if (streams[i].published)
+			cr_unlink(cli->store, path);
+	}
+	if (!cli->away)
+		cr_rmdir(cli->store, dir);
+}
+
 static int run(struct cli *cli, const char *dir, uint64_t bytes, uint32_t count, bool writing, struct bench_result *ret_result)
 {
 	struct bench b = {.writing = writing, .piece = count > 2 ? SMALL_PIECE : PIECE, .running = count};
@@ -165,10 +188,14 @@ static int run(struct cli *cli, const char *dir, uint64_t bytes, uint32_t count,
 		while (b.running)
 			pthread_cond_wait(&b.cond, &b.lock);
 		pthread_mutex_unlock(&b.lock);
-		if (b.failure)
+		if (b.failure) {
+			cli->away = cli_is_away((int)b.failure);
 			exit_code = cli_fail(cli, "%s", b.error);
+		}
 	}
 	closed = close_streams(cli, &b, streams, count, exit_code != CLI_OK);
+	if (writing && (exit_code != CLI_OK || closed != CLI_OK))
+		leave_nothing(cli, streams, dir, count);
 	*ret_result = (struct bench_result){bytes, bench_clock_s() - start, bench_self_cpu_s() - cpu};
 	for (uint32_t i = 0; i < count; i++) /* not part of it: this memory is the application's, not the store's */
 		for (int n = 0; n < IN_FLIGHT; n++)
@@ -227,6 +254,8 @@ int bench_reclaim(struct cli *cli, const char *dir, uint32_t streams)
 			return cli_fail(cli, "the space did not come back: %llu chunks still wait; look at craton gc status and craton status",
 			                (unsigned long long)gc.copies_waiting);
 		process_sleep_ms(RECLAIM_POLL_MS);
+		if (bench_stopped())
+			return cli_fail(cli, "interrupted");
 		if (cr_gc(cli->store, 0, &gc) < 0)
 			return cli_fail(cli, "%s", cr_error());
 	}

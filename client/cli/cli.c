@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/cli.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "common/base/mem.h"
@@ -38,6 +40,38 @@ int cli_fail(const struct cli *cli, const char *fmt, ...)
 	return CLI_FAILED;
 }
 
+bool cli_is_away(int r)
+{
+	switch (r) {
+	case -ETIMEDOUT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -EHOSTUNREACH:
+	case -EPIPE:
+	case -ESHUTDOWN:
+		return true;
+	default:
+		return false;
+	}
+}
+
+int cli_fail_store(struct cli *cli, int r)
+{
+	cli->away |= cli_is_away(r);
+	cli->full |= r == -ENOSPC;
+	return cli_fail(cli, "%s", cr_error());
+}
+
+int cli_each_word(struct cli *cli, int (*one)(struct cli *cli, const char *word))
+{
+	int exit_code = CLI_OK;
+
+	for (int i = 0; i < cli->word_count && !cli_gives_up(cli); i++)
+		if (one(cli, cli->words[i]) != CLI_OK)
+			exit_code = CLI_FAILED;
+	return exit_code;
+}
+
 int cli_usage(const struct cli *cli, const char *fmt, ...)
 {
 	va_list ap;
@@ -51,7 +85,8 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
 
 int cli_connect(struct cli *cli)
 {
-	struct cr_options options = {.config = cli->config, .timeout_ms = (uint32_t)cli->timeout_ms, .ignore_servers = cli->ignore_servers};
+	struct cr_options options = {.config = cli->config, .timeout_ms = (uint32_t)cli->timeout_ms, .ignore_servers = cli->ignore_servers,
+	                             .no_hello = cli->no_hello};
 	int r = cr_connect(&options, &cli->store);
 
 	if (r < 0)
@@ -88,6 +123,14 @@ int cli_done(const struct cli *cli)
 	return CLI_OK;
 }
 
+uint32_t cli_dir_mode(void)
+{
+	mode_t mask = umask(0);
+
+	umask(mask);
+	return 0777 & ~mask;
+}
+
 void cli_format_mode(uint32_t mode, char ret_text[10])
 {
 	static const char bits[] = "rwxrwxrwx";
@@ -119,6 +162,39 @@ char *cli_printable(const char *name)
 			buf_append(&out, c, 1);
 	}
 	buf_append(&out, "", 1);
+	text = mem_strdup((const char *)out.data);
+	buf_fini(&out);
+	return text;
+}
+
+char *cli_last_name(const char *path)
+{
+	size_t n = strlen(path), begin;
+
+	while (n > 0 && path[n - 1] == '/')
+		n--;
+	for (begin = n; begin > 0 && path[begin - 1] != '/'; begin--)
+		;
+	return mem_printf("%.*s", (int)(n - begin), path + begin);
+}
+
+char *cli_quoted(const char *word)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./,:+@%";
+	struct buf out;
+	char *text;
+
+	if (*word && word[strspn(word, plain)] == '\0')
+		return mem_strdup(word);
+	buf_init(&out, 32 << 10);
+	buf_append(&out, "'", 1);
+	for (; *word; word++) {
+		if (*word == '\'')
+			buf_append(&out, "'\\''", 4);
+		else
+			buf_append(&out, word, 1);
+	}
+	buf_append(&out, "'", 2); /* and the NUL */
 	text = mem_strdup((const char *)out.data);
 	buf_fini(&out);
 	return text;

@@ -25,7 +25,10 @@ struct cli {
 	bool json;
 	uint64_t timeout_ms;
 	uint32_t ignore_servers; /* cr_options, for cli_connect */
+	bool no_hello;           /* likewise */
 	struct cr_store *store;  /* after cli_connect */
+	bool away;               /* it did not answer (cli_fail_store): who has more to ask leaves it */
+	bool full;               /* it refused something for want of room (cli_fail_store), or who gets something has none: so would it the next */
 	const char **words;
 	int word_count;
 	void *values;            /* of the command's option table */
@@ -44,7 +47,7 @@ struct cli_common {
 	 .help = "configuration of the store; else CRATON_CONF, ~/.config/craton/craton.conf, /etc/craton/craton.conf"}, \
 	{.name = "json", .type = OPT_FLAG, .offset = offsetof(values_struct, common.json), .help = "print JSON"},                \
 	{.name = "timeout", .type = OPT_MS, .offset = offsetof(values_struct, common.timeout_ms), .min = 100, .max = 3600000, \
-	 .arg = "TIME", .help = "how long to wait for the store before giving up; else that of the configuration, 30s"},                     \
+	 .arg = "TIME", .help = "how long to wait for the store before giving up; else as in the configuration, 30s, but 3s for metad's first answer"},                     \
 	{.name = "help", .letter = 'h', .type = OPT_FLAG, .offset = offsetof(values_struct, common.help), .help = "show this help"}
 
 struct cli_command {
@@ -68,6 +71,22 @@ extern const struct cli_command cmd_cluster, cmd_disk, cmd_meta, cmd_server;
 int cli_fail(const struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int cli_usage(const struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* True: that result of the library means that the store does not answer. */
+bool cli_is_away(int r);
+/* Whoever asked for more would wait for a store that does not answer, or for room, in vain. */
+static inline bool cli_gives_up(const struct cli *cli)
+{
+	return cli->away || cli->full;
+}
+/* cli_fail with what the library says of its last call, which returned r. */
+int cli_fail_store(struct cli *cli, int r);
+
+/*
+ * `one` with each word, with the others also after one has failed and said so; a store that does not answer ends it: each word would wait
+ * for it in vain. CLI_FAILED if any has failed.
+ */
+int cli_each_word(struct cli *cli, int (*one)(struct cli *cli, const char *word));
+
 /* Connects cli->store; 0 or an exit code, the line already printed. */
 int cli_connect(struct cli *cli);
 
@@ -79,11 +98,17 @@ int cli_done(const struct cli *cli);
 /* One JSON line on stdout from what `out` holds, and empties it. */
 void cli_print_json(struct buf *out);
 
+/* Of a directory that is made, as the caller's umask wants it. */
+uint32_t cli_dir_mode(void);
 /* "rwxr-x---" */
 void cli_format_mode(uint32_t mode, char ret_text[10]);
 /* "2026-01-02 03:04:05" local time */
 void cli_format_time(int64_t ns, char ret_text[32]);
 /* A name for a terminal: control bytes become \xNN. mem_free() it. */
 char *cli_printable(const char *name);
+/* The last name of a path, without '/' at its end; "" of the root. mem_free() it. */
+char *cli_last_name(const char *path);
+/* A word that a shell takes as it is here: in quotes where it needs them. mem_free() it. */
+char *cli_quoted(const char *word);
 
 #endif

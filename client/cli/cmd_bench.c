@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,29 @@ uint8_t *bench_random_memory(size_t bytes)
 	rng_init(&rng, 42);
 	rng_bytes(&rng, p, bytes);
 	return p;
+}
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stopped = 1;
+}
+
+void bench_catch_signals(void)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction old, action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+
+	for (size_t i = 0; i < ARRAY_COUNT(signals); i++)
+		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) /* nohup stays nohup */
+			sigaction(signals[i], &action, NULL);
+}
+
+bool bench_stopped(void)
+{
+	return stopped;
 }
 
 static double per_gib(const struct bench_result *r) { return r->cpu_s / ((double)r->bytes / (double)(1 << 30)); }
@@ -192,6 +216,7 @@ static int run_store(struct cli *cli, bool get)
 	struct bench_result r;
 	int exit_code;
 
+	bench_catch_signals();
 	cli->ignore_servers = get ? (uint32_t)v->degraded : 0;
 	exit_code = cli_connect(cli);
 	if (exit_code == CLI_OK && ((get && !v->reuse) || v->rewrite))
@@ -235,8 +260,10 @@ static int run_latency(struct cli *cli)
 	struct bench_latency put, get;
 	struct buf out;
 	struct json j;
-	int exit_code = cli_connect(cli);
+	int exit_code;
 
+	bench_catch_signals();
+	exit_code = cli_connect(cli);
 	if (exit_code == CLI_OK)
 		exit_code = bench_latency(cli, v->path, v->file_size, (uint32_t)v->count, (double)v->settle_ms / 1e3, v->keep, &put, &get);
 	if (exit_code != CLI_OK)
@@ -344,7 +371,7 @@ const struct cli_command cmd_bench = {
 	           "blocks (it plays the chunk servers that such commits need). On the configured store commits are left out.\n"
 	           "small creates, writes and commits whole files of --bytes; objects writes chunks alone: blocks of three plain copies that are\n"
 	           "sealed on their disks and never committed.\n"
-	           "An option of another benchmark is refused.\n"
+	           "An option of another benchmark is refused. put, get and latency take away what they wrote when they are interrupted.\n"
 	           "GB is 1e9 bytes; CPU seconds per GiB count the client and all daemons of a local store.\n"
 	           "JSON: bytes, seconds, gb_per_s, cpu_s_per_gib; floor has these under put, rewrite (in place), get, rebuild (bytes rebuilt).\n"
 	           "small: file_...; objects: object_...; meta: for create, stat, list (entries), allocate (blocks), commit: NAME_per_s, NAME_count, NAME_p50_ms, NAME_p99_ms, NAME_max_ms,\n"

@@ -9,7 +9,7 @@
 #include "client/cli/store_files.h"
 #include "common/base/ids.h"
 #include "common/base/mem.h"
-#include "common/io/io.h"
+#include "common/rpc/replicas.h"
 
 struct values {
 	struct cli_common common;
@@ -18,8 +18,8 @@ struct values {
 };
 
 static const struct opt opts[] = {
-	{.name = "metad", .type = OPT_STRING, .offset = offsetof(struct values, metad), .arg = "IP:PORT",
-	 .help = "init: where metad will be found by all parts of the cluster"},
+	{.name = "metad", .type = OPT_STRING, .offset = offsetof(struct values, metad), .arg = "IP:PORT,...",
+	 .help = "init: where metad will be found by all parts of the cluster; three or five of a group"},
 	{.name = "plaintext", .type = OPT_FLAG, .offset = offsetof(struct values, plaintext),
 	 .help = "init: allow addresses beyond loopback, without encryption"},
 	CLI_COMMON_OPTS(struct values),
@@ -28,13 +28,22 @@ static const struct opt opts[] = {
 
 static int check_address(const struct cli *cli, const struct values *v)
 {
-	struct io_addr addr;
+	struct rpc_addrs addrs;
+	bool is_local = true;
 
 	if (!v->metad)
 		return cli_usage(cli, "--metad is missing: give the address of the host that will run metad, say --metad 10.0.0.1:7000");
-	if (io_addr_parse(v->metad, &addr) < 0 || addr.port == 0)
-		return cli_usage(cli, "--metad %s: not an address: write IP:PORT, say 10.0.0.1:7000", v->metad);
-	if (!io_addr_is_loopback(&addr) && !v->plaintext)
+	if (rpc_addrs_parse(v->metad, &addrs) < 0)
+		return cli_usage(cli, "--metad %s: not an address: write IP:PORT, say 10.0.0.1:7000, or those of a group with commas between them", v->metad);
+	for (uint32_t i = 0; i < addrs.count; i++) {
+		is_local = is_local && io_addr_is_loopback(&addrs.addrs[i]);
+		if (addrs.addrs[i].port == 0)
+			return cli_usage(cli, "--metad %s: not an address: a port is 0; write IP:PORT, say 10.0.0.1:7000", v->metad);
+	}
+	if (addrs.count % 2 == 0)
+		return cli_usage(cli, "--metad %s: %u metads bear the loss of no more than %u do: name one, three or five", v->metad, addrs.count,
+		                 addrs.count - 1);
+	if (!is_local && !v->plaintext)
 		return cli_usage(cli,
 		                 "--metad %s is open to the network and this version has no encryption: add --plaintext if that network is "
 		                 "trusted, or use 127.0.0.1",
@@ -62,8 +71,8 @@ static void print_done(const struct cli *cli, const char *cluster, const char *c
 	}
 	cli_json_begin(&out, &j);
 	json_str(&j, "cluster", cluster);
-	json_str(&j, "config", conf);
-	json_str(&j, "secret", secret);
+	json_name(&j, "config", conf);
+	json_name(&j, "secret", secret);
 	cli_json_end(&out, &j);
 }
 
@@ -121,7 +130,8 @@ const struct cli_command cmd_cluster = {
 	           "JSON: cluster, config, secret.\n\n"
 	           "Examples:\n"
 	           "  craton cluster init /etc/craton --metad 10.0.0.1:7000 --plaintext\n"
-	           "  craton cluster init ./conf --metad 127.0.0.1:7000\n",
+	           "  craton cluster init ./conf --metad 127.0.0.1:7000\n"
+	           "  craton cluster init ./three --metad 127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003\n",
 	.opts = opts,
 	.values_bytes = sizeof(struct values),
 	.min_words = 1,

@@ -42,7 +42,7 @@ static void print_info(const struct cli *cli, const char *dest, const struct cr_
 		return;
 	}
 	cli_json_begin(&out, &j);
-	json_str(&j, "path", dest);
+	json_name(&j, "path", dest);
 	json_u64(&j, "bytes", info->total_bytes);
 	json_u64(&j, "files", info->file_count);
 	json_u64(&j, "shards", info->shard_count);
@@ -101,7 +101,8 @@ const struct cli_command cmd_dataset = {
 	.args = "pack SOURCE... DEST | info PATH",
 	.summary = "pack files into a dataset that craton-train streams",
 	.details = "pack writes the local files, and all files below local directories, into the new directory DEST of the store, which\n"
-	           "appears whole or not at all. info shows what a dataset holds.\n\n"
+	           "appears whole or not at all. info shows what a dataset holds.\n"
+	           "JSON: path, bytes, files, shards, shard_bytes, id.\n\n"
 	           "Examples:\n"
 	           "  craton dataset pack corpus.txt /data/corpus\n"
 	           "  craton dataset info /data/corpus\n",

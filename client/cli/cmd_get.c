@@ -24,10 +24,6 @@ static const struct opt opts[] = {
 	{0},
 };
 
-struct totals {
-	uint64_t files, bytes;
-};
-
 /* The temporary file of a get that is interrupted: the handler removes it. */
 static const char *volatile temp_file;
 
@@ -52,7 +48,7 @@ static void catch_interrupts(void)
 }
 
 /* To what is no regular file (a device, a pipe): as it comes. To rename a file over /dev/null would be the end of it. */
-static int get_into_special(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct totals *totals)
+static int get_into_special(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct transfer_totals *totals)
 {
 	struct progress p;
 	int exit_code;
@@ -81,7 +77,7 @@ static bool is_special(const char *local)
 }
 
 /* Into a temporary file beside the destination, renamed when whole: a failed get leaves no half file. */
-static int get_regular(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct totals *totals)
+static int get_regular(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct transfer_totals *totals)
 {
 	const char *slash = strrchr(local, '/');
 	struct progress p;
@@ -93,6 +89,7 @@ static int get_regular(struct cli *cli, const char *path, const char *local, con
 	temp = mem_printf("%.*s.craton-XXXXXX", slash ? (int)(slash + 1 - local) : 0, local);
 	fd = mkstemp(temp);
 	if (fd < 0) {
+		cli->full |= errno == ENOSPC || errno == EDQUOT;
 		exit_code = cli_fail(cli, "cannot create a file beside %s: %s%s", local, strerror(errno),
 		                     errno == ENOENT ? "; give -p to make missing directories" : "");
 		mem_free(temp);
@@ -118,7 +115,7 @@ static int get_regular(struct cli *cli, const char *path, const char *local, con
 }
 
 /* As a link to the same text. What was a file or a link here is replaced in one step. */
-static int get_link(struct cli *cli, const char *path, const char *local, struct totals *totals)
+static int get_link(struct cli *cli, const char *path, const char *local, struct transfer_totals *totals)
 {
 	char target[CR_PATH_MAX] = "", *temp = mem_printf("%s.craton-link", local);
 	int exit_code = CLI_OK;
@@ -141,7 +138,7 @@ static bool is_link(const char *local)
 	return lstat(local, &there) == 0 && S_ISLNK(there.st_mode);
 }
 
-static int get_file(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, bool named, struct totals *totals)
+static int get_file(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, bool named, struct transfer_totals *totals)
 {
 	/* A link that was named as destination stays: what it points to is replaced. */
 	char *real = named ? realpath(local, NULL) : NULL;
@@ -152,13 +149,38 @@ static int get_file(struct cli *cli, const char *path, const char *local, const 
 	return exit_code;
 }
 
-/* `named`: by the user. Below that, links that lie here already are not followed: an earlier get may have brought them from the store. */
-static int get_tree(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, bool named, struct totals *totals)
+static void get_tree(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, bool named, struct transfer_totals *totals);
+
+/* What cannot be copied is named, and the rest is copied all the same. */
+static int get_entries(struct cli *cli, const char *path, const char *local, struct transfer_totals *totals)
+{
+	struct cr_dirent *entry = MEM_NEW(struct cr_dirent);
+	struct cr_dir *dir;
+	int r = cr_opendir(cli->store, path, &dir);
+
+	if (r == 0) {
+		while (!cli_gives_up(cli) && (r = cr_readdir(dir, entry)) == 1) {
+			char *from = mem_printf("%s/%s", strcmp(path, "/") ? path : "", entry->name);
+			char *to = mem_printf("%s/%s", local, entry->name);
+
+			get_tree(cli, from, to, &entry->stat, false, totals);
+			mem_free(from);
+			mem_free(to);
+		}
+		cr_closedir(dir);
+	}
+	mem_free(entry);
+	return r < 0 ? cli_fail_store(cli, r) : CLI_OK;
+}
+
+/*
+ * `named`: by the user. Below that, links that lie here already are not followed: an earlier get may have brought them from the store. A
+ * directory's own failure only: those below it count for themselves.
+ */
+static int get_any(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, bool named, struct transfer_totals *totals)
 {
 	const struct values *v = cli->values;
-	int exit_code = CLI_OK, r;
-	struct cr_dirent *entry;
-	struct cr_dir *dir;
+	struct stat there;
 
 	if (st->type == CR_TYPE_SYMLINK && v->recursive)
 		return get_link(cli, path, local, totals);
@@ -170,25 +192,14 @@ static int get_tree(struct cli *cli, const char *path, const char *local, const 
 		return cli_fail(cli, "%s is a symbolic link, and a directory in the store: remove the link", local);
 	if (mkdir(local, 0777) < 0 && errno != EEXIST)
 		return cli_fail(cli, "cannot make %s: %s", local, strerror(errno));
-	if (cr_opendir(cli->store, path, &dir) < 0)
-		return cli_fail(cli, "%s", cr_error());
-	entry = MEM_NEW(struct cr_dirent);
-	while (exit_code == CLI_OK && (r = cr_readdir(dir, entry)) != 0) {
-		char *from, *to;
+	if (stat(local, &there) == 0 && !S_ISDIR(there.st_mode))
+		return cli_fail(cli, "%s is a directory, and %s is none", path, local);
+	return get_entries(cli, path, local, totals);
+}
 
-		if (r < 0) {
-			exit_code = cli_fail(cli, "%s", cr_error());
-			break;
-		}
-		from = mem_printf("%s/%s", strcmp(path, "/") ? path : "", entry->name);
-		to = mem_printf("%s/%s", local, entry->name);
-		exit_code = get_tree(cli, from, to, &entry->stat, false, totals);
-		mem_free(from);
-		mem_free(to);
-	}
-	mem_free(entry);
-	cr_closedir(dir);
-	return exit_code;
+static void get_tree(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, bool named, struct transfer_totals *totals)
+{
+	totals->failed += get_any(cli, path, local, st, named, totals) != CLI_OK;
 }
 
 static int make_local_parents(struct cli *cli, const char *local)
@@ -206,34 +217,44 @@ static int make_local_parents(struct cli *cli, const char *local)
 	return exit_code;
 }
 
-static int get_one(struct cli *cli, const char *path, const char *dest, bool into, struct totals *totals)
+static int get_to_output(struct cli *cli, const char *path, uint64_t size)
 {
-	const char *slash = strrchr(path, '/');
-	struct cr_stat st;
-	char *local;
+	struct progress p;
 	int exit_code;
 
-	if (cr_stat(cli->store, path, &st) < 0)
-		return cli_fail(cli, "%s", cr_error());
-	if (!strcmp(dest, "-")) {
-		struct progress p;
-
-		progress_start(&p, path, st.size, true);
-		exit_code = transfer_out(cli, path, STDOUT_FILENO, "standard output", &p);
-		progress_end(&p);
-		return exit_code;
-	}
-	local = into && slash && slash[1] ? mem_printf("%s/%s", dest, slash + 1) : mem_strdup(dest);
-	exit_code = get_tree(cli, path, local, &st, true, totals);
-	mem_free(local);
+	progress_start(&p, path, size, true);
+	exit_code = transfer_out(cli, path, STDOUT_FILENO, "standard output", &p);
+	progress_end(&p);
 	return exit_code;
+}
+
+static void get_one(struct cli *cli, const char *path, const char *dest, bool into, struct transfer_totals *totals)
+{
+	struct cr_stat st;
+	char *local, *name;
+	int r = cr_stat(cli->store, path, &st);
+
+	if (r < 0) {
+		totals->failed++;
+		cli_fail_store(cli, r);
+		return;
+	}
+	if (!strcmp(dest, "-")) {
+		totals->failed += get_to_output(cli, path, st.size) != CLI_OK;
+		return;
+	}
+	name = cli_last_name(path);
+	local = into && *name ? mem_printf("%s/%s", dest, name) : mem_strdup(dest);
+	get_tree(cli, path, local, &st, true, totals);
+	mem_free(local);
+	mem_free(name);
 }
 
 static int run(struct cli *cli)
 {
 	const struct values *v = cli->values;
 	const char *dest = cli->words[cli->word_count - 1];
-	struct totals totals = {0};
+	struct transfer_totals totals = {0};
 	struct stat st;
 	bool into;
 	int exit_code;
@@ -246,13 +267,16 @@ static int run(struct cli *cli)
 	if (exit_code != CLI_OK)
 		return exit_code;
 	into = stat(dest, &st) == 0 && S_ISDIR(st.st_mode);
-	if (cli->word_count > 2 && !into)
-		return cli_fail(cli, "the destination %s is not a directory; make it with: mkdir -p %s", dest, dest);
-	for (int i = 0; i < cli->word_count - 1 && exit_code == CLI_OK; i++)
-		exit_code = get_one(cli, cli->words[i], dest, into, &totals);
-	if (exit_code == CLI_OK && cli->json)
-		printf("{\"files\":%llu,\"bytes\":%llu}\n", (unsigned long long)totals.files, (unsigned long long)totals.bytes);
-	return exit_code;
+	if (cli->word_count > 2 && !into) {
+		char *quoted = cli_quoted(dest);
+
+		cli_fail(cli, "the destination %s is not a directory; make it with: mkdir -p %s", dest, quoted);
+		mem_free(quoted);
+		return CLI_FAILED;
+	}
+	for (int i = 0; i < cli->word_count - 1 && !cli_gives_up(cli); i++)
+		get_one(cli, cli->words[i], dest, into, &totals);
+	return transfer_end(cli, &totals);
 }
 
 const struct cli_command cmd_get = {
@@ -260,7 +284,9 @@ const struct cli_command cmd_get = {
 	.args = "PATH... DEST",
 	.summary = "copy files of the store to local files",
 	.details = "DEST - is standard output. A local file appears under its name when all of it was read and checked.\n"
-	           "Symbolic links are not followed: with -r they are copied as links, else naming one is an error.\n\n"
+	           "Symbolic links are not followed: with -r they are copied as links, else naming one is an error.\n"
+	           "What cannot be copied is named, and the rest is copied all the same; the exit status is then 1.\n"
+	           "JSON: files, bytes, failed; none with DEST -.\n\n"
 	           "Examples:\n"
 	           "  craton get /models/model.bin .\n"
 	           "  craton get -r /runs/gpt ./gpt\n"

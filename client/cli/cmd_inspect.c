@@ -46,7 +46,7 @@ static void chunk_json(struct json *j, const struct cr_chunk_info *c)
 	json_bool(j, "crowded", c->crowded);
 	json_u64(j, "disk", c->disk);
 	json_str(j, "server", c->server_name);
-	json_str(j, "segment", c->segment);
+	json_name(j, "segment", c->segment);
 	json_u64(j, "offset", c->segment_offset);
 	json_u64(j, "length", c->chunk_bytes);
 	json_u64(j, "trailer_offset", c->trailer_offset);
@@ -101,7 +101,7 @@ static int run(struct cli *cli)
 	buf_init(&w.out, (size_t)1 << 30);
 	json_init(&w.json, &w.out);
 	json_object(&w.json, NULL);
-	json_str(&w.json, "path", cli->words[0]);
+	json_name(&w.json, "path", cli->words[0]);
 	json_array(&w.json, "chunks");
 	if (cr_inspect(cli->store, cli->words[0], v->verify, each, &w) != 0) {
 		exit_code = cli_fail(cli, "%s", cr_error());

@@ -12,15 +12,17 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 
-enum { END_TIMEOUT_MS = 60000, REGISTER_TIMEOUT_MS = 60000, REGISTER_POLL_MS = 50 };
+enum { END_TIMEOUT_MS = 60000, REGISTER_TIMEOUT_MS = 60000, REGISTER_POLL_MS = 50, LOG_LINE_BYTES = 8 << 10 };
 
 struct values {
 	struct cli_common common;
-	uint64_t chunkd, capacity;
+	uint64_t metad, chunkd, capacity;
 	const char *policy;
 };
 
 static const struct opt opts[] = {
+	{.name = "metad", .type = OPT_U64, .offset = offsetof(struct values, metad), .max = LIMIT_METADS, .arg = "N",
+	 .help = "up: metads of a new store: 1 if not given, 3 or 5 are a group, of which 1 or 2 may die"},
 	{.name = "chunkd", .type = OPT_U64, .offset = offsetof(struct values, chunkd), .max = LOCAL_CHUNKD_MAX, .arg = "N",
 	 .help = "up: chunk servers, 6 in a new store; a greater number adds some"},
 	{.name = "policy", .type = OPT_STRING, .offset = offsetof(struct values, policy), .arg = "NAME", .help = "up: coding of a new store, rs-4-2 if not given"},
@@ -51,13 +53,38 @@ static int up_wait(struct cli *cli, const struct local *local, char **ret_errors
 			store_status_fini(&status);
 			break;
 		}
-		if (process_clock_ms() > deadline)
+		if (process_clock_ms() > deadline) {
+			char *dir = cli_quoted(local->dir);
+
 			exit_code = cli_fail(cli, "only %llu of %llu chunk servers registered within %d s; look at: craton local logs %s",
 			                     (unsigned long long)status.servers_up, (unsigned long long)local->chunkd_count,
-			                     REGISTER_TIMEOUT_MS / 1000, local->dir);
+			                     REGISTER_TIMEOUT_MS / 1000, dir);
+			mem_free(dir);
+		}
 		store_status_fini(&status);
 		process_sleep_ms(REGISTER_POLL_MS);
 	}
+	mem_free(conf);
+	cli->config = NULL;
+	return exit_code;
+}
+
+/* Until one of the metads leads: the chunk servers register with it, and where they were before counts no more. */
+static int leader_wait(struct cli *cli, const struct local *local)
+{
+	char *conf = mem_printf("%s/craton.conf", local->dir);
+	struct store_status status;
+	int exit_code;
+
+	cli->config = conf;
+	exit_code = cli_connect(cli);
+	if (exit_code == CLI_OK && store_status_fetch(cli->store, &status) < 0)
+		exit_code = cli_fail(cli, "the metads do not answer: %s", cr_error());
+	else if (exit_code == CLI_OK)
+		store_status_fini(&status);
+	if (cli->store)
+		cr_disconnect(cli->store);
+	cli->store = NULL;
 	mem_free(conf);
 	cli->config = NULL;
 	return exit_code;
@@ -68,8 +95,8 @@ static void json_place(struct json *j, const struct local *local)
 {
 	char *conf = mem_printf("%s/craton.conf", local->dir);
 
-	json_str(j, "dir", local->dir);
-	json_str(j, "config", conf);
+	json_name(j, "dir", local->dir);
+	json_name(j, "config", conf);
 	mem_free(conf);
 }
 
@@ -85,14 +112,29 @@ static void up_json(const struct local *local, uint64_t started)
 	cli_json_end(&out, &j);
 }
 
+static void up_text(const struct local *local, uint64_t started, const char *errors)
+{
+	char *dir = cli_quoted(local->dir), *path = mem_printf("%s/craton.conf", local->dir), *conf = cli_quoted(path);
+
+	printf("The store runs: %llu metad, %llu chunkd, %s, up to %llu MiB each (%llu of them started now).\n"
+	       "Use it with:   export CRATON_CONF=%s\n"
+	       "End it with:   craton local down %s\n%s",
+	       (unsigned long long)local->metad_count, (unsigned long long)local->chunkd_count, local->policy,
+	       (unsigned long long)(local->capacity_bytes >> 20), (unsigned long long)started, conf, dir, errors);
+	mem_free(dir);
+	mem_free(path);
+	mem_free(conf);
+}
+
 static int up(struct cli *cli, const char *dir, const char *word)
 {
 	const struct values *v = cli->values;
-	struct local wanted = {.chunkd_count = v->chunkd, .capacity_bytes = v->capacity, .policy = v->policy}, local;
+	struct local wanted = {.metad_count = v->metad, .chunkd_count = v->chunkd, .capacity_bytes = v->capacity, .policy = v->policy}, local;
 	struct err err = {0};
 	uint64_t started = 0;
 	char *errors = NULL;
 	int exit_code = CLI_OK;
+	bool metad_missing = false;
 
 	(void)word;
 	if (local_create(dir, &wanted, &local, &err) < 0)
@@ -101,21 +143,33 @@ static int up(struct cli *cli, const char *dir, const char *word)
 		char name[LOCAL_NAME_BYTES];
 		bool now;
 
+		if (i == local.metad_count && local.metad_count > 1) {
+			exit_code = leader_wait(cli, &local);
+			if (exit_code == CLI_OK && local_founded(&local, &err) < 0)
+				exit_code = cli_fail(cli, "%s", err.text);
+			if (exit_code != CLI_OK)
+				break;
+		}
 		local_daemon_name(&local, i, name);
-		if (local_start(&local, name, &now, &err) < 0)
-			exit_code = cli_fail(cli, "%s", err.text);
-		else
+		if (local_start(&local, name, &now, &err) == 0) {
 			started += now;
+		} else {
+			cli_fail(cli, "%s", err.text);
+			/* A majority of a group serves without it, as leader_wait finds out; but whoever is not there when it is founded has no part in it. */
+			if (i < local.metad_count && local_was_founded(&local))
+				metad_missing = true;
+			else
+				exit_code = CLI_FAILED;
+		}
 	}
 	if (exit_code == CLI_OK)
 		exit_code = up_wait(cli, &local, &errors);
+	if (exit_code == CLI_OK && metad_missing)
+		exit_code = CLI_FAILED; /* it was said; all others run */
 	if (exit_code == CLI_OK && cli->json)
 		up_json(&local, started);
 	else if (exit_code == CLI_OK)
-		printf("The store runs: 1 metad, %llu chunkd, %s, up to %llu MiB each (%llu of them started now).\n"
-		       "Use it with:   export CRATON_CONF=%s/craton.conf\n%s",
-		       (unsigned long long)local.chunkd_count, local.policy, (unsigned long long)(local.capacity_bytes >> 20),
-		       (unsigned long long)started, local.dir, errors);
+		up_text(&local, started, errors);
 	mem_free(errors);
 	local_fini(&local);
 	return exit_code;
@@ -195,19 +249,34 @@ static int status(struct cli *cli, const char *dir, const char *word)
 	return CLI_OK;
 }
 
+static void log_line_json(const char *name, char *text)
+{
+	struct buf out;
+	struct json j;
+
+	text[strcspn(text, "\n")] = '\0';
+	cli_json_begin(&out, &j);
+	json_str(&j, "daemon", name);
+	json_str(&j, "line", text);
+	cli_json_end(&out, &j);
+}
+
 static int print_log(struct cli *cli, const struct local *local, const char *name, bool title)
 {
-	char *path = mem_printf("%s/%s/daemon.log", local->dir, name), text[4096];
+	char *path = mem_printf("%s/%s/daemon.log", local->dir, name), text[LOG_LINE_BYTES];
 	FILE *f = fopen(path, "re");
-	size_t n;
 	int exit_code = CLI_OK;
 
-	if (title)
+	if (title && !cli->json)
 		printf("==> %s <==\n", path);
 	if (!f && errno != ENOENT)
 		exit_code = cli_fail(cli, "cannot read %s: %s", path, strerror(errno));
-	while (f && (n = fread(text, 1, sizeof(text), f)) > 0)
-		fwrite(text, 1, n, stdout);
+	while (f && fgets(text, sizeof(text), f)) {
+		if (cli->json)
+			log_line_json(name, text);
+		else
+			fputs(text, stdout);
+	}
 	if (f)
 		fclose(f);
 	mem_free(path);
@@ -284,10 +353,14 @@ const struct cli_command cmd_local = {
 	.summary = "run a whole store on this machine",
 	.details = "Real daemons on loopback: metad-1, chunkd-1, chunkd-2, ... with the files of each in DIR/NAME and the configuration for\n"
 	           "clients in DIR/craton.conf. `up` may be repeated and continues what is there; `kill` is kill -9, `stop` a clean stop.\n"
-	           "Failure domains are the chunk servers.\n\n"
+	           "With --metad 3 three metads keep the metadata, and any one of them may be killed.\n"
+	           "Failure domains are the chunk servers.\n"
+	           "JSON: up: dir, config, started, daemons; status: dir, config, daemons [name, running, pid, address, cpu_s, peak_bytes];\n"
+	           "logs: an object a line: daemon, line; the others: an empty object.\n\n"
 	           "Examples:\n"
 	           "  craton local up /var/tmp/store\n"
 	           "  craton local up /var/tmp/store --chunkd 9 --policy rs-6-3 --capacity 20G\n"
+	           "  craton local up /var/tmp/store --metad 3\n"
 	           "  export CRATON_CONF=/var/tmp/store/craton.conf; craton ls /\n"
 	           "  craton local kill /var/tmp/store chunkd-3; craton status; craton local start /var/tmp/store chunkd-3\n"
 	           "  craton local logs /var/tmp/store metad-1\n"

@@ -9,6 +9,7 @@
 struct values {
 	struct cli_common common;
 	bool recursive, brief;
+	bool printed; /* something, for an earlier word */
 };
 
 static const struct opt opts[] = {
@@ -27,7 +28,7 @@ static void print_entry(const struct cli *cli, const char *path, const struct cr
 
 	if (cli->json) {
 		cli_json_begin(&out, &j);
-		json_str(&j, "name", path);
+		json_name(&j, "name", path);
 		cli_stat_json(&j, st);
 		cli_json_end(&out, &j);
 		return;
@@ -45,7 +46,7 @@ static void print_entry(const struct cli *cli, const char *path, const struct cr
 	mem_free(name);
 }
 
-/* `shown` is what stands before names: "" for the directory asked for. */
+/* `shown` is what stands before names: "" for the directory asked for. What cannot be listed is named, and the rest listed all the same. */
 static int list(struct cli *cli, const char *path, const char *shown)
 {
 	const struct values *v = cli->values;
@@ -54,58 +55,80 @@ static int list(struct cli *cli, const char *path, const char *shown)
 	int exit_code = CLI_OK;
 	int r = cr_opendir(cli->store, path, &dir);
 
-	if (r < 0) {
-		mem_free(entry);
-		return cli_fail(cli, "%s", cr_error());
-	}
-	while (exit_code == CLI_OK && (r = cr_readdir(dir, entry)) == 1) {
-		char *name = mem_printf("%s%s", shown, entry->name);
+	if (r == 0) {
+		while (!cli->away && (r = cr_readdir(dir, entry)) == 1) {
+			char *name = mem_printf("%s%s", shown, entry->name);
 
-		print_entry(cli, name, &entry->stat);
-		if (v->recursive && entry->stat.type == CR_TYPE_DIR) {
-			char *below = mem_printf("%s/%s", strcmp(path, "/") ? path : "", entry->name);
-			char *prefix = mem_printf("%s/", name);
+			print_entry(cli, name, &entry->stat);
+			if (v->recursive && entry->stat.type == CR_TYPE_DIR) {
+				char *below = mem_printf("%s/%s", strcmp(path, "/") ? path : "", entry->name);
+				char *prefix = mem_printf("%s/", name);
 
-			exit_code = list(cli, below, prefix);
-			mem_free(below);
-			mem_free(prefix);
+				if (list(cli, below, prefix) != CLI_OK)
+					exit_code = CLI_FAILED;
+				mem_free(below);
+				mem_free(prefix);
+			}
+			mem_free(name);
 		}
+		cr_closedir(dir);
+	}
+	mem_free(entry);
+	return r < 0 ? cli_fail_store(cli, r) : exit_code;
+}
+
+/* Of several directories each is named before its entries: in a line of its own, with --json as part of the names. */
+static int list_one(struct cli *cli, const char *path)
+{
+	struct values *v = cli->values;
+	struct cr_stat st;
+	char *shown = NULL;
+	int exit_code, r = cr_stat(cli->store, path, &st);
+
+	if (r < 0)
+		return cli_fail_store(cli, r);
+	if (st.type != CR_TYPE_DIR) {
+		print_entry(cli, path, &st);
+		v->printed = true;
+		return CLI_OK;
+	}
+	if (cli->word_count > 1 && cli->json) {
+		shown = mem_printf("%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/");
+	} else if (cli->word_count > 1) {
+		char *name = cli_printable(path);
+
+		printf("%s%s:\n", v->printed ? "\n" : "", name);
 		mem_free(name);
 	}
-	if (r < 0)
-		exit_code = cli_fail(cli, "%s", cr_error());
-	cr_closedir(dir);
-	mem_free(entry);
+	v->printed = true;
+	exit_code = list(cli, path, shown ? shown : "");
+	mem_free(shown);
 	return exit_code;
 }
 
 static int run(struct cli *cli)
 {
-	const char *path = cli->word_count ? cli->words[0] : "/";
-	struct cr_stat st;
 	int exit_code = cli_connect(cli);
 
 	if (exit_code != CLI_OK)
 		return exit_code;
-	if (cr_stat(cli->store, path, &st) < 0)
-		return cli_fail(cli, "%s", cr_error());
-	if (st.type == CR_TYPE_DIR)
-		return list(cli, path, "");
-	print_entry(cli, path, &st);
-	return CLI_OK;
+	return cli->word_count ? cli_each_word(cli, list_one) : list_one(cli, "/");
 }
 
 const struct cli_command cmd_ls = {
 	.name = "ls",
-	.args = "[PATH]",
-	.summary = "list a directory",
-	.details = "JSON: one object an entry: name, type, size, mode, uid, gid, nlink, mtime_ns, ctime_ns, inode, complete.\n\n"
+	.args = "[PATH...]",
+	.summary = "list directories",
+	.details = "What cannot be listed is named, and the rest listed all the same; the exit status is then 1.\n"
+	           "JSON: one object an entry: name (with several PATHs with that of its directory), type, size, mode, uid, gid, nlink,\n"
+	           "mtime_ns, ctime_ns, inode, complete; name_base64 where the name is not UTF-8.\n\n"
 	           "Examples:\n"
 	           "  craton ls /data\n"
+	           "  craton ls -1 /data /runs\n"
 	           "  craton ls -r --json /runs\n",
 	.opts = opts,
 	.values_bytes = sizeof(struct values),
 	.min_words = 0,
-	.max_words = 1,
+	.max_words = CLI_WORDS,
 	.run = run,
 };

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/meta_group.h"
 #include "client/cli/store_files.h"
 #include "client/cli/tool.h"
 #include "common/base/mem.h"
@@ -67,7 +68,7 @@ static void print_done(const struct cli *cli, const struct taking *t, const char
 	buf_init(&out, 16 << 10);
 	json_init(&j, &out);
 	json_object(&j, NULL);
-	json_str(&j, "file", path);
+	json_name(&j, "file", path);
 	json_u64(&j, "bytes", t->check.bytes);
 	json_u64(&j, "rows", t->check.rows);
 	json_u64(&j, "applied_index", t->check.header.applied_index);
@@ -167,10 +168,13 @@ static int restore(struct cli *cli, const char *dir, const char *file)
 
 static int run(struct cli *cli)
 {
+	const struct meta_group_action *group = meta_group_find(cli->words[0]);
 	bool is_backup = !strcmp(cli->words[0], "backup");
 
+	if (group)
+		return meta_group_run(cli, group);
 	if (!is_backup && strcmp(cli->words[0], "restore"))
-		return cli_usage(cli, "there is no action '%s'; there are backup, restore", cli->words[0]);
+		return cli_usage(cli, "there is no action '%s'; there are ls, add, remove, transfer, snapshot, backup, restore", cli->words[0]);
 	if (cli->word_count != (is_backup ? 2 : 3))
 		return cli_usage(cli, is_backup ? "backup expects FILE" : "restore expects DIR and FILE");
 	return is_backup ? backup(cli, cli->words[1]) : restore(cli, cli->words[1], cli->words[2]);
@@ -178,15 +182,27 @@ static int run(struct cli *cli)
 
 const struct cli_command cmd_meta = {
 	.name = "meta",
-	.args = "backup FILE | restore DIR FILE [--restores N [--force]]",
-	.summary = "save the metadata, and make them anew from a backup",
-	.details = "`backup` writes all metadata as they are now, while the store goes on, to FILE (`-`: standard output). Chunks are not in it.\n"
+	.args = "ls | add IP:PORT | remove NAME | transfer [NAME] | snapshot | backup FILE | restore DIR FILE [--restores N [--force]]",
+	.summary = "look after the metads; save the metadata, and make them anew from a backup",
+	.details = "`ls` shows the metads, who of them leads, and how many log entries each of them lacks (docs/groups.md). It needs no leader.\n"
+	           "`add` adds the metad that listens at IP:PORT and was started with --replica N --join, N being next_id of `ls --json`: it gets all\n"
+	           "metadata, then votes; this is waited for. `remove` removes NAME (or its number, or address); if it leads, another takes over first.\n"
+	           "`transfer` hands leadership over to NAME (or its number, or address), else to the one that has most of the log.\n"
+	           "`snapshot` has the metad that leads write its table out now: a restart has less of the log to apply then.\n"
+	           "`backup` writes all metadata as they are now, while the store goes on, to FILE (`-`: standard output). Chunks are not in it.\n"
 	           "`restore` makes the metadata in DIR, where no metadata lie, of a backup of the configuration's cluster; metad is not running\n"
 	           "there and is started after it. Files written after the backup are not known then, files removed after it are there again, but\n"
 	           "their chunks may be gone. Where another backup was restored meanwhile, metad refuses the disks and names the N to restore with.\n"
 	           "docs/DEPLOY.md says what else follows.\n"
-	           "JSON: backup: file, bytes, rows, applied_index; restore: text.\n\n"
+	           "JSON: ls, add, remove, transfer, snapshot: answered_by, leader, term, commit, next_id, replicas [id, name, address, role (leader|follower|\n"
+	           "learner|candidate|unknown), state (up|down|unknown), term, applied, match, lag, silent_ms]; backup: file, bytes, rows,\n"
+	           "applied_index; restore: text.\n\n"
 	           "Examples:\n"
+	           "  craton meta ls\n"
+	           "  craton meta ls --json | jq '.replicas[] | select(.state != \"up\")'\n"
+	           "  craton meta transfer metad-2 -c /var/tmp/store/craton.conf\n"
+	           "  craton meta remove metad-3 -c /var/tmp/store/craton.conf\n"
+	           "  craton meta snapshot\n"
 	           "  craton meta backup /backup/craton-meta\n"
 	           "  craton meta backup - | ssh backup-host 'cat >craton-meta'\n"
 	           "  craton meta restore /var/lib/craton/metad /backup/craton-meta\n",

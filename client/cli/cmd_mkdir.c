@@ -15,18 +15,21 @@ static const struct opt opts[] = {
 	{0},
 };
 
-static int run(struct cli *cli)
+static int make_one(struct cli *cli, const char *path)
 {
 	const struct values *v = cli->values;
+	int r = v->parents ? cr_mkdir_parents(cli->store, path, cli_dir_mode()) : cr_mkdir(cli->store, path, cli_dir_mode());
+
+	if (r == -ENOENT)
+		return cli_fail(cli, "%s; give -p to make missing parents too", cr_error());
+	return r < 0 ? cli_fail_store(cli, r) : CLI_OK;
+}
+
+static int run(struct cli *cli)
+{
 	int exit_code = cli_connect(cli);
 
-	for (int i = 0; i < cli->word_count && exit_code == CLI_OK; i++) {
-		int r = v->parents ? cr_mkdir_parents(cli->store, cli->words[i], 0777) : cr_mkdir(cli->store, cli->words[i], 0777);
-
-		if (r < 0)
-			exit_code = cli_fail(cli, "%s%s", cr_error(), r == -ENOENT ? "; give -p to make missing parents too" : "");
-	}
-	return exit_code;
+	return exit_code == CLI_OK ? cli_each_word(cli, make_one) : exit_code;
 }
 
 const struct cli_command cmd_mkdir = {

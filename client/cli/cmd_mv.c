@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-#include <string.h>
-
 #include "client/cli/cli.h"
+#include "client/path.h"
+#include "common/base/mem.h"
 
 struct values {
 	struct cli_common common;
@@ -19,21 +18,26 @@ static const struct opt opts[] = {
 static int run(struct cli *cli)
 {
 	const struct values *v = cli->values;
-	const char *from = cli->words[0], *to = cli->words[1], *base = strrchr(from, '/');
-	char path[CR_PATH_MAX];
-	struct cr_stat st;
-	int exit_code = cli_connect(cli);
+	const char *from = cli->words[0], *to = cli->words[1];
+	char *name, *into = NULL;
+	struct cr_stat st, there;
+	int exit_code = cli_connect(cli), r;
 
 	if (exit_code != CLI_OK)
 		return exit_code;
-	if (base && base[1] && cr_stat(cli->store, to, &st) == 0 && st.type == CR_TYPE_DIR) { /* into a directory, as mv does */
-		if ((size_t)snprintf(path, sizeof(path), "%s/%s", to, base + 1) >= sizeof(path))
-			return cli_fail(cli, "the destination path is longer than %d bytes", CR_PATH_MAX - 1);
-		to = path;
-	}
-	if (cr_rename(cli->store, from, to, v->no_replace ? CR_RENAME_NOREPLACE : 0) < 0)
+	if ((path_wants_dir(from) || path_wants_dir(to)) && cr_stat(cli->store, from, &st) < 0) /* "/file/" is nothing that is there */
 		return cli_fail(cli, "%s", cr_error());
-	return CLI_OK;
+	name = cli_last_name(from);
+	r = cr_stat(cli->store, to, &there);
+	if (r == 0 && there.type == CR_TYPE_DIR && *name) /* into a directory, as mv does */
+		to = into = mem_printf("%s/%s", to, name);
+	if (!into && path_wants_dir(to) && st.type != CR_TYPE_DIR)
+		exit_code = cli_fail(cli, "the destination %s is not a directory", to);
+	else if (cr_rename(cli->store, from, to, v->no_replace ? CR_RENAME_NOREPLACE : 0) < 0)
+		exit_code = cli_fail(cli, "%s", cr_error());
+	mem_free(into);
+	mem_free(name);
+	return exit_code;
 }
 
 const struct cli_command cmd_mv = {

@@ -23,7 +23,7 @@ static int show(struct cli *cli, const char *path)
 		return CLI_OK;
 	}
 	cli_json_begin(&out, &j);
-	json_str(&j, "path", path);
+	json_name(&j, "path", path);
 	json_str(&j, "policy", name);
 	cli_json_end(&out, &j);
 	return CLI_OK;
@@ -53,7 +53,8 @@ const struct cli_command cmd_policy = {
 	.args = "get PATH | set PATH POLICY",
 	.summary = "show or set the coding of new files in a directory",
 	.details = "POLICY is rs-4-2, rs-6-3, rs-8-3, rs-8-4, rs-10-4, rs-9-6 (data and parity chunks), rs-1-2 (three copies), or inherit.\n"
-	           "It holds for files written from then on, in the directory and below it. Existing files keep theirs.\n\n"
+	           "It holds for files written from then on, in the directory and below it. Existing files keep theirs.\n"
+	           "JSON of get: path, policy.\n\n"
 	           "Examples:\n"
 	           "  craton policy get /data\n"
 	           "  craton policy set /data rs-8-3\n",

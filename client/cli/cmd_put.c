@@ -26,10 +26,6 @@ static const struct opt opts[] = {
 
 enum { LINKS_MAX = 40 }; /* as in Linux */
 
-struct totals {
-	uint64_t files, bytes;
-};
-
 /*
  * What lies at the end of the symbolic links that `path` leads to; `path` itself if it is none. Relative targets count from where the link
  * lies, absolute ones from the root of the store. *ret_type: CR_TYPE_*; 0: nothing lies there. NULL: it was said what is wrong. mem_free() it.
@@ -44,6 +40,8 @@ static char *follow(struct cli *cli, const char *path, int *ret_type)
 		struct cr_stat st;
 		size_t n = strlen(at);
 
+		while (n > 1 && at[n - 1] == '/') /* "link/" is not the link, but what it leads to */
+			at[--n] = '\0';
 		if (cr_stat(cli->store, at, &st) < 0) {
 			if (links == 0)
 				return at; /* or it cannot be seen: that shows when it is written */
@@ -60,8 +58,6 @@ static char *follow(struct cli *cli, const char *path, int *ret_type)
 			mem_free(at);
 			return NULL;
 		}
-		while (n > 0 && at[n - 1] == '/')
-			n--;
 		while (n > 0 && at[n - 1] != '/')
 			n--;
 		next = *target == '/' ? mem_strdup(target) : mem_printf("%.*s%s", (int)n, at, target);
@@ -74,7 +70,7 @@ static char *follow(struct cli *cli, const char *path, int *ret_type)
 }
 
 /* `followed`: there is no symbolic link under that name. */
-static int put_file(struct cli *cli, const char *local, const char *path, bool followed, struct totals *totals)
+static int put_file(struct cli *cli, const char *local, const char *path, bool followed, struct transfer_totals *totals)
 {
 	const struct values *v = cli->values;
 	struct progress p;
@@ -122,15 +118,46 @@ static bool leads_back(const struct above *up, const struct stat *st)
 	return false;
 }
 
-static int put_tree(
-	struct cli *cli, const char *local, const char *path, bool followed, const struct above *up, struct totals *totals)
+static void put_tree(
+	struct cli *cli, const char *local, const char *path, bool followed, const struct above *up, struct transfer_totals *totals);
+
+/* What cannot be read is named, and the rest is copied all the same. */
+static int put_entries(
+	struct cli *cli, const char *local, const char *path, bool followed, const struct above *here, struct transfer_totals *totals)
+{
+	int exit_code = CLI_OK;
+	DIR *dir = opendir(local);
+
+	if (!dir)
+		return cli_fail(cli, "cannot read %s: %s", local, strerror(errno));
+	while (!cli_gives_up(cli)) {
+		const struct dirent *e = (errno = 0, readdir(dir));
+		char *from, *to;
+
+		if (!e && errno)
+			exit_code = cli_fail(cli, "cannot read %s: %s", local, strerror(errno));
+		if (!e)
+			break;
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		from = mem_printf("%s/%s", local, e->d_name);
+		to = mem_printf("%s/%s", strcmp(path, "/") ? path : "", e->d_name);
+		put_tree(cli, from, to, followed, here, totals);
+		mem_free(from);
+		mem_free(to);
+	}
+	closedir(dir);
+	return exit_code;
+}
+
+/* A directory's own failure only: those below it count for themselves. */
+static int put_any(
+	struct cli *cli, const char *local, const char *path, bool followed, const struct above *up, struct transfer_totals *totals)
 {
 	const struct values *v = cli->values;
 	struct above here = {.up = up};
-	int exit_code = CLI_OK;
-	struct dirent *e;
 	struct stat st;
-	DIR *dir;
+	int r;
 
 	if (!strcmp(local, "-"))
 		return put_file(cli, local, path, followed, totals);
@@ -147,31 +174,26 @@ static int put_tree(
 	here.dev = st.st_dev;
 	here.ino = st.st_ino;
 	followed = true; /* what we make is empty */
-	if (cr_mkdir(cli->store, path, st.st_mode & 0777) < 0) {
+	r = cr_mkdir(cli->store, path, st.st_mode & 0777);
+	if (r < 0) {
 		struct cr_stat there;
 
-		if (cr_stat(cli->store, path, &there) < 0 || there.type != CR_TYPE_DIR)
-			return cli_fail(cli, "cannot make %s: %s", path, cr_error());
+		if (r != -EEXIST)
+			return cli_fail_store(cli, r);
+		r = cr_stat(cli->store, path, &there);
+		if (r < 0)
+			return cli_fail_store(cli, r);
+		if (there.type != CR_TYPE_DIR)
+			return cli_fail(cli, "%s is a directory, and %s is none", local, path);
 		followed = false;
 	}
-	dir = opendir(local);
-	if (!dir)
-		return cli_fail(cli, "cannot read %s: %s", local, strerror(errno));
-	while (exit_code == CLI_OK && (errno = 0, e = readdir(dir))) {
-		char *from, *to;
+	return put_entries(cli, local, path, followed, &here, totals);
+}
 
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
-			continue;
-		from = mem_printf("%s/%s", local, e->d_name);
-		to = mem_printf("%s/%s", strcmp(path, "/") ? path : "", e->d_name);
-		exit_code = put_tree(cli, from, to, followed, &here, totals);
-		mem_free(from);
-		mem_free(to);
-	}
-	if (exit_code == CLI_OK && errno)
-		exit_code = cli_fail(cli, "cannot read %s: %s", local, strerror(errno));
-	closedir(dir);
-	return exit_code;
+static void put_tree(
+	struct cli *cli, const char *local, const char *path, bool followed, const struct above *up, struct transfer_totals *totals)
+{
+	totals->failed += put_any(cli, local, path, followed, up, totals) != CLI_OK;
 }
 
 static int make_parents(struct cli *cli, const char *dest, bool dest_is_dir)
@@ -182,17 +204,17 @@ static int make_parents(struct cli *cli, const char *dest, bool dest_is_dir)
 	if (!dest_is_dir && slash)
 		*slash = '\0';
 	if (*dir)
-		r = cr_mkdir_parents(cli->store, dir, 0777);
+		r = cr_mkdir_parents(cli->store, dir, cli_dir_mode());
 	mem_free(dir);
 	return r < 0 ? cli_fail(cli, "%s", cr_error()) : CLI_OK;
 }
 
-static int put_one(struct cli *cli, const char *local, const char *dest, bool into, struct totals *totals)
+/* CLI_USAGE if that cannot be meant; what fails is counted. */
+static int put_one(struct cli *cli, const char *local, const char *dest, bool into, struct transfer_totals *totals)
 {
 	const char *slash;
 	char *trimmed = mem_strdup(local), *path;
 	size_t n = strlen(trimmed);
-	int exit_code;
 
 	while (n > 1 && trimmed[n - 1] == '/')
 		trimmed[--n] = '\0';
@@ -202,10 +224,10 @@ static int put_one(struct cli *cli, const char *local, const char *dest, bool in
 		return cli_usage(cli, "standard input needs a file name as destination, and %s is a directory", dest);
 	}
 	path = into ? mem_printf("%s/%s", strcmp(dest, "/") ? dest : "", slash ? slash + 1 : trimmed) : mem_strdup(dest);
-	exit_code = put_tree(cli, trimmed, path, !into, NULL, totals);
+	put_tree(cli, trimmed, path, !into, NULL, totals);
 	mem_free(path);
 	mem_free(trimmed);
-	return exit_code;
+	return CLI_OK;
 }
 
 static int run(struct cli *cli)
@@ -214,7 +236,7 @@ static int run(struct cli *cli)
 	const char *dest = cli->words[cli->word_count - 1];
 	char *end = NULL;
 	bool many = cli->word_count > 2, slash = dest[strlen(dest) ? strlen(dest) - 1 : 0] == '/';
-	struct totals totals = {0};
+	struct transfer_totals totals = {0};
 	int type, exit_code = cli_connect(cli);
 	bool into;
 
@@ -228,14 +250,16 @@ static int run(struct cli *cli)
 	into = type == CR_TYPE_DIR;
 	if (into || !v->exclusive)
 		dest = end;
-	if ((many || slash) && !into)
-		exit_code = cli_fail(cli, "the destination %s is not a directory; make it with: craton mkdir -p %s", dest, dest);
-	for (int i = 0; i < cli->word_count - 1 && exit_code == CLI_OK; i++)
+	if ((many || slash) && !into) {
+		char *quoted = cli_quoted(dest);
+
+		exit_code = cli_fail(cli, "the destination %s is not a directory; make it with: craton mkdir -p %s", dest, quoted);
+		mem_free(quoted);
+	}
+	for (int i = 0; i < cli->word_count - 1 && exit_code == CLI_OK && !cli_gives_up(cli); i++)
 		exit_code = put_one(cli, cli->words[i], dest, into, &totals);
-	if (exit_code == CLI_OK && cli->json)
-		printf("{\"files\":%llu,\"bytes\":%llu}\n", (unsigned long long)totals.files, (unsigned long long)totals.bytes);
 	mem_free(end);
-	return exit_code;
+	return exit_code == CLI_OK ? transfer_end(cli, &totals) : exit_code;
 }
 
 const struct cli_command cmd_put = {
@@ -244,7 +268,9 @@ const struct cli_command cmd_put = {
 	.summary = "copy local files into the store",
 	.details = "SOURCE - is standard input. A file appears under its name when all of it is stored, coded and synced; an older file of\n"
 	           "that name is replaced in the same instant. If DEST is a directory, sources are copied into it. Symbolic links are\n"
-	           "followed: what a local one leads to is stored, and what one of the store leads to is replaced, as with cp.\n\n"
+	           "followed: what a local one leads to is stored, and what one of the store leads to is replaced, as with cp.\n"
+	           "What cannot be copied is named, and the rest is copied all the same; the exit status is then 1.\n"
+	           "JSON: files, bytes, failed.\n\n"
 	           "Examples:\n"
 	           "  craton put model.bin /models/model.bin\n"
 	           "  craton put -r -p ./dataset /data/\n"

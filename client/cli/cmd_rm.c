@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <string.h>
 
 #include "client/cli/cli.h"
 #include "common/base/mem.h"
@@ -19,6 +18,7 @@ static const struct opt opts[] = {
 
 static int remove_tree(struct cli *cli, const char *path, const struct cr_stat *st);
 
+/* What cannot be removed is left with the directories that lead to it; the rest goes. */
 static int remove_entries(struct cli *cli, const char *path)
 {
 	struct cr_dirent *entry = MEM_NEW(struct cr_dirent);
@@ -27,31 +27,29 @@ static int remove_entries(struct cli *cli, const char *path)
 	int r = cr_opendir(cli->store, path, &dir);
 
 	if (r == 0) {
-		while (exit_code == CLI_OK && (r = cr_readdir(dir, entry)) == 1) {
-			char *below = mem_printf("%s/%s", strcmp(path, "/") ? path : "", entry->name);
+		while (!cli->away && (r = cr_readdir(dir, entry)) == 1) {
+			char *below = mem_printf("%s/%s", path, entry->name);
 
-			exit_code = remove_tree(cli, below, &entry->stat);
+			if (remove_tree(cli, below, &entry->stat) != CLI_OK)
+				exit_code = CLI_FAILED;
 			mem_free(below);
 		}
 		cr_closedir(dir);
 	}
 	if (r < 0)
-		exit_code = cli_fail(cli, "%s", cr_error());
+		exit_code = cli_fail_store(cli, r);
 	mem_free(entry);
 	return exit_code;
 }
 
 static int remove_tree(struct cli *cli, const char *path, const struct cr_stat *st)
 {
-	int exit_code = CLI_OK;
 	int r;
 
-	if (st->type == CR_TYPE_DIR)
-		exit_code = remove_entries(cli, path);
-	if (exit_code != CLI_OK)
-		return exit_code;
+	if (st->type == CR_TYPE_DIR && remove_entries(cli, path) != CLI_OK)
+		return CLI_FAILED;
 	r = st->type == CR_TYPE_DIR ? cr_rmdir(cli->store, path) : cr_unlink(cli->store, path);
-	return r < 0 ? cli_fail(cli, "%s", cr_error()) : CLI_OK;
+	return r < 0 ? cli_fail_store(cli, r) : CLI_OK;
 }
 
 static int remove_one(struct cli *cli, const char *path)
@@ -63,7 +61,9 @@ static int remove_one(struct cli *cli, const char *path)
 	if (r == -ENOENT && v->force)
 		return CLI_OK;
 	if (r < 0)
-		return cli_fail(cli, "%s", cr_error());
+		return cli_fail_store(cli, r);
+	if (st.inode == CR_INODE_ROOT)
+		return cli_fail(cli, "%s is the root, which stays: name what is to go, and give -r", path);
 	if (st.type == CR_TYPE_DIR && !v->recursive)
 		return cli_fail(cli, "%s is a directory; give -r to remove it with all it holds", path);
 	return remove_tree(cli, path, &st);
@@ -73,16 +73,15 @@ static int run(struct cli *cli)
 {
 	int exit_code = cli_connect(cli);
 
-	for (int i = 0; i < cli->word_count && exit_code == CLI_OK; i++)
-		exit_code = remove_one(cli, cli->words[i]);
-	return exit_code;
+	return exit_code == CLI_OK ? cli_each_word(cli, remove_one) : exit_code;
 }
 
 const struct cli_command cmd_rm = {
 	.name = "rm",
 	.args = "PATH...",
 	.summary = "remove files and directories",
-	.details = "Examples:\n"
+	.details = "What cannot be removed is named, and the rest goes all the same; the exit status is then 1.\n\n"
+	           "Examples:\n"
 	           "  craton rm /data/old.bin\n"
 	           "  craton rm -r /runs/failed\n",
 	.opts = opts,

@@ -17,10 +17,10 @@ static void print_json(const char *path, const struct cr_stat *st, const char *t
 	struct json j;
 
 	cli_json_begin(&out, &j);
-	json_str(&j, "path", path);
+	json_name(&j, "path", path);
 	cli_stat_json(&j, st);
 	if (st->type == CR_TYPE_SYMLINK)
-		json_str(&j, "target", target);
+		json_name(&j, "target", target);
 	cli_json_end(&out, &j);
 }
 
@@ -41,30 +41,33 @@ static void print_text(const char *path, const struct cr_stat *st, const char *t
 	}
 }
 
+static int show_one(struct cli *cli, const char *path)
+{
+	char target[CR_PATH_MAX] = "";
+	struct cr_stat st;
+	ssize_t r = cr_stat(cli->store, path, &st);
+
+	if (r == 0 && st.type == CR_TYPE_SYMLINK)
+		r = cr_readlink(cli->store, path, target, sizeof(target) - 1);
+	if (r < 0)
+		return cli_fail_store(cli, (int)r);
+	(cli->json ? print_json : print_text)(path, &st, target);
+	return CLI_OK;
+}
+
 static int run(struct cli *cli)
 {
 	int exit_code = cli_connect(cli);
 
-	for (int i = 0; i < cli->word_count && exit_code == CLI_OK; i++) {
-		char target[CR_PATH_MAX] = "";
-		struct cr_stat st;
-
-		if (cr_stat(cli->store, cli->words[i], &st) < 0 ||
-			(st.type == CR_TYPE_SYMLINK && cr_readlink(cli->store, cli->words[i], target, sizeof(target) - 1) < 0))
-			exit_code = cli_fail(cli, "%s", cr_error());
-		else if (cli->json)
-			print_json(cli->words[i], &st, target);
-		else
-			print_text(cli->words[i], &st, target);
-	}
-	return exit_code;
+	return exit_code == CLI_OK ? cli_each_word(cli, show_one) : exit_code;
 }
 
 const struct cli_command cmd_stat = {
 	.name = "stat",
 	.args = "PATH...",
 	.summary = "show type, size, mode and times of files",
-	.details = "JSON: one object a path: path, type, size, mode, uid, gid, nlink, mtime_ns, ctime_ns, inode, complete, target.\n\n"
+	.details = "JSON: one object a path: path, type, size, mode, uid, gid, nlink, mtime_ns, ctime_ns, inode, complete, target;\n"
+	           "path_base64, target_base64 where they are not UTF-8. What is not there is named, and the others are shown.\n\n"
 	           "Examples:\n"
 	           "  craton stat /data/corpus.bin\n"
 	           "  craton stat --json /data/corpus.bin\n",

@@ -65,7 +65,7 @@ const struct cli_command cmd_status = {
 	.details = "Exit code: 0 health ok, 3 warn, 4 error, 1 if the store does not answer.\n"
 	           "JSON: health (ok|warn|error), reasons [code, severity, text], blocks {full, crowded, degraded, at_risk, lost, by_margin},\n"
 	           "servers [server, name, address, domain, state, silent_ms, disks, version], disks [disk, server, path, state, generation,\n"
-	           "capacity_bytes, free_bytes, chunks, error], df {total_bytes, free_bytes, pending_bytes, file_count, dir_count,\n"
+	           "capacity_bytes, free_bytes, chunks, error], df {total_bytes, free_bytes, available_bytes, pending_bytes, file_count, dir_count,\n"
 	           "file_bytes}, repair {enabled, wanted, helpless, no_target, active, done, failed, bytes, hold_ms, out_wait_ms, reports,\n"
 	           "damaged}, sessions {open, expired, lost, forged, out_of_window, orphans}, settings [name, type, unit, min, max, default,\n"
 	           "value, text, default_text, help] (those not at their default), cluster, version, default_policy, state_time_ms,\n"

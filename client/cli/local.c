@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/process.h"
 #include "client/cli/store_files.h"
 #include "common/base/check.h"
@@ -24,14 +25,25 @@
 enum { CONF_BYTES = 64 << 10, START_TIMEOUT_MS = 60000, PORT_TIMEOUT_MS = 15000, PORT_POLL_MS = 20 };
 
 struct recorded {
-	uint64_t chunkd, capacity, port;
+	uint64_t chunkd, capacity, metad, ports[LIMIT_METADS];
 	const char *policy;
 };
+
+#define FOUNDED "metads-founded"
+
+#define PORT_OPT(text, i) \
+	{.name = text, .type = OPT_U64, .offset = offsetof(struct recorded, ports[i]), .default_ = "0", .max = 65535}
+_Static_assert(LIMIT_METADS == 5, "a port of each is on record");
 
 static const struct opt recorded_opts[] = {
 	{.name = "chunkd", .type = OPT_U64, .offset = offsetof(struct recorded, chunkd), .default_ = "6", .min = 1, .max = LOCAL_CHUNKD_MAX},
 	{.name = "capacity", .type = OPT_BYTES, .offset = offsetof(struct recorded, capacity), .default_ = "8G"},
-	{.name = "metad-port", .type = OPT_U64, .offset = offsetof(struct recorded, port), .default_ = "0", .max = 65535},
+	{.name = "metad", .type = OPT_U64, .offset = offsetof(struct recorded, metad), .default_ = "1", .min = 1, .max = LIMIT_METADS},
+	PORT_OPT("metad-port", 0),
+	PORT_OPT("metad-port-2", 1),
+	PORT_OPT("metad-port-3", 2),
+	PORT_OPT("metad-port-4", 3),
+	PORT_OPT("metad-port-5", 4),
 	{.name = "policy", .type = OPT_STRING, .offset = offsetof(struct recorded, policy), .default_ = "rs-4-2"},
 	{0},
 };
@@ -81,8 +93,14 @@ int local_load(const char *dir, struct local *ret_local, struct err *err)
 	struct opt_parser *parser;
 	int n;
 
-	if (!real)
-		return err_set(err, err_from_errno(errno), "cannot open %s: %s; make a store with: craton local up %s", dir, strerror(errno), dir);
+	if (!real) {
+		int error = errno;
+		char *quoted = cli_quoted(dir);
+
+		err_set(err, err_from_errno(error), "cannot open %s: %s; make a store with: craton local up %s", dir, strerror(error), quoted);
+		mem_free(quoted);
+		return err_from_errno(error);
+	}
 	path = mem_printf("%s/local.conf", real);
 	text = mem_alloc(CONF_BYTES);
 	parser = MEM_NEW(struct opt_parser);
@@ -94,7 +112,8 @@ int local_load(const char *dir, struct local *ret_local, struct err *err)
 		n = opt_parse_text(parser, path, text, (size_t)n, NULL, err);
 	if (n == 0) {
 		*ret_local = (struct local){.dir = mem_strdup(real), .chunkd_count = recorded.chunkd, .capacity_bytes = recorded.capacity,
-		                            .policy = recorded.policy, .metad_port = recorded.port, .arena = parser};
+		                            .policy = recorded.policy, .metad_count = recorded.metad, .arena = parser};
+		memcpy(ret_local->metad_ports, recorded.ports, sizeof(recorded.ports));
 	} else {
 		opt_fini(parser);
 		mem_free(parser);
@@ -118,11 +137,18 @@ void local_fini(struct local *local)
 static int save(const struct local *local, struct err *err)
 {
 	char *path = mem_printf("%s/local.conf", local->dir);
-	char *text = mem_printf("# written by craton local up\nchunkd = %llu\ncapacity = %llu\npolicy = %s\nmetad-port = %llu\n",
+	char *text = mem_printf("# written by craton local up\nchunkd = %llu\ncapacity = %llu\npolicy = %s\nmetad = %llu\nmetad-port = %llu\n",
 	                        (unsigned long long)local->chunkd_count, (unsigned long long)local->capacity_bytes, local->policy,
-	                        (unsigned long long)local->metad_port);
-	int r = store_write_file(path, text, 0644, err);
+	                        (unsigned long long)local->metad_count, (unsigned long long)local->metad_ports[0]);
+	int r;
 
+	for (uint64_t i = 1; i < local->metad_count; i++) {
+		char *more = mem_printf("%smetad-port-%llu = %llu\n", text, (unsigned long long)i + 1, (unsigned long long)local->metad_ports[i]);
+
+		mem_free(text);
+		text = more;
+	}
+	r = store_write_file(path, text, 0644, err);
 	mem_free(path);
 	mem_free(text);
 	return r;
@@ -162,17 +188,37 @@ static int free_port(uint16_t *ret_port, struct err *err)
 	return err_set(err, ERR_ADDRINUSE, "no free port was found on 127.0.0.1 from %d to %d", PORT_MIN, PORT_MIN + PORT_COUNT - 1);
 }
 
+static int choose_ports(struct local *local, struct err *err)
+{
+	for (uint64_t i = 0; i < local->metad_count; i++) {
+		uint16_t port;
+		int r = free_port(&port, err);
+
+		if (r < 0)
+			return r;
+		for (uint64_t j = 0; j < i; j++)
+			if (local->metad_ports[j] == port)
+				return err_set(err, ERR_ADDRINUSE, "the same free port of 127.0.0.1 came twice: try again");
+		local->metad_ports[i] = port;
+	}
+	return ERR_OK;
+}
+
 static int write_conf(const struct local *local, const char *cluster, struct err *err)
 {
 	char *path = mem_printf("%s/craton.conf", local->dir), *secret = mem_printf("%s/secret", local->dir);
-	char *metad = mem_printf("127.0.0.1:%llu", (unsigned long long)local->metad_port);
-	int r = store_write_conf(path,
+	char metad[LIMIT_METADS * 24] = "";
+	int r;
+
+	for (uint64_t i = 0; i < local->metad_count; i++)
+		snprintf(metad + strlen(metad), sizeof(metad) - strlen(metad), "%s127.0.0.1:%llu", i ? ", " : "",
+		         (unsigned long long)local->metad_ports[i]);
+	r = store_write_conf(path,
 	                         &(struct store_conf){.made_by = "craton local up", .cluster = cluster, .metad = metad, .secret_file = secret},
 	                         err);
 
 	mem_free(path);
 	mem_free(secret);
-	mem_free(metad);
 	return r;
 }
 
@@ -189,19 +235,18 @@ static int make_new(const char *real, const struct local *wanted, struct err *er
 {
 	struct local local = {.dir = (char *)real, .chunkd_count = wanted->chunkd_count ? wanted->chunkd_count : 6,
 	                      .capacity_bytes = wanted->capacity_bytes ? wanted->capacity_bytes : (uint64_t)8 << 30,
-	                      .policy = wanted->policy ? wanted->policy : "rs-4-2"};
+	                      .policy = wanted->policy ? wanted->policy : "rs-4-2",
+	                      .metad_count = wanted->metad_count ? wanted->metad_count : 1};
 	char *conf = mem_printf("%s/craton.conf", real), cluster[UUID_TEXT_BYTES];
 	struct uuid uuid;
-	uint16_t port = 0;
 	int r = ERR_OK;
 
 	if (access(conf, F_OK) == 0)
 		r = err_set(err, ERR_EXIST, "%s exists but was not made by craton local up; choose another directory", conf);
 	mem_free(conf);
-	if (r < 0 || (r = store_random(&uuid, sizeof(uuid), err)) < 0 || (r = free_port(&port, err)) < 0)
+	if (r < 0 || (r = store_random(&uuid, sizeof(uuid), err)) < 0 || (r = choose_ports(&local, err)) < 0)
 		return r;
 	uuid_format(&uuid, cluster);
-	local.metad_port = port;
 	if ((r = make_secret(&local, err)) < 0 || (r = write_conf(&local, cluster, err)) < 0)
 		return r;
 	return save(&local, err); /* last: its presence says that the store was made */
@@ -214,18 +259,29 @@ static int check_wanted(const struct local *wanted, struct err *err)
 		               wanted->policy);
 	if (wanted->capacity_bytes && wanted->capacity_bytes < (uint64_t)256 << 20)
 		return err_set(err, ERR_INVAL, "a capacity of %llu bytes is too small; at least 256M", (unsigned long long)wanted->capacity_bytes);
+	if (wanted->metad_count && wanted->metad_count % 2 == 0)
+		return err_set(err, ERR_INVAL, "%llu metads bear the loss of no more than %llu do: ask for one, three or five",
+		               (unsigned long long)wanted->metad_count, (unsigned long long)wanted->metad_count - 1);
 	return ERR_OK;
 }
 
 /* What an existing store may be asked for: the same, or more chunk servers. */
 static int adopt(struct local *local, const struct local *wanted, struct err *err)
 {
-	if (wanted->policy && strcmp(wanted->policy, local->policy))
-		return err_set(err, ERR_EXIST, "this store was made with policy %s; change it with: craton policy set / %s -c %s/craton.conf",
-		               local->policy, wanted->policy, local->dir);
+	if (wanted->policy && strcmp(wanted->policy, local->policy)) {
+		char *path = mem_printf("%s/craton.conf", local->dir), *conf = cli_quoted(path);
+
+		err_set(err, ERR_EXIST, "this store was made with policy %s; change it with: craton policy set / %s -c %s", local->policy,
+		        wanted->policy, conf);
+		mem_free(path);
+		mem_free(conf);
+		return ERR_EXIST;
+	}
 	if (wanted->capacity_bytes && wanted->capacity_bytes != local->capacity_bytes)
 		return err_set(err, ERR_EXIST, "this store was made with a capacity of %llu bytes a chunk server; leave --capacity out",
 		               (unsigned long long)local->capacity_bytes);
+	if (wanted->metad_count && wanted->metad_count != local->metad_count)
+		return err_set(err, ERR_EXIST, "this store was made with %llu metad; leave --metad out", (unsigned long long)local->metad_count);
 	if (wanted->chunkd_count && wanted->chunkd_count < local->chunkd_count)
 		return err_set(err, ERR_INVAL, "this store has %llu chunk servers; it can grow but not shrink", (unsigned long long)local->chunkd_count);
 	if (wanted->chunkd_count <= local->chunkd_count)
@@ -299,7 +355,7 @@ static int make_dirs(const struct local *local, struct err *err)
 		r = make_dir(sub, 0755, err);
 		mem_free(sub);
 		sub = mem_printf("%s/%s/disk", local->dir, name);
-		if (r == ERR_OK && i > 0)
+		if (r == ERR_OK && i >= local->metad_count)
 			r = make_dir(sub, 0755, err);
 		mem_free(sub);
 	}
@@ -338,16 +394,15 @@ int local_create(const char *dir, const struct local *wanted, struct local *ret_
 
 uint64_t local_daemon_count(const struct local *local)
 {
-	return 1 + local->chunkd_count;
+	return local->metad_count + local->chunkd_count;
 }
 
 void local_daemon_name(const struct local *local, uint64_t index, char ret_name[LOCAL_NAME_BYTES])
 {
-	(void)local;
-	if (index == 0)
-		snprintf(ret_name, LOCAL_NAME_BYTES, "metad-1");
+	if (index < local->metad_count)
+		snprintf(ret_name, LOCAL_NAME_BYTES, "metad-%llu", (unsigned long long)index + 1);
 	else
-		snprintf(ret_name, LOCAL_NAME_BYTES, "chunkd-%llu", (unsigned long long)index);
+		snprintf(ret_name, LOCAL_NAME_BYTES, "chunkd-%llu", (unsigned long long)(index - local->metad_count + 1));
 }
 
 int local_check_name(const struct local *local, const char *name, struct err *err)
@@ -359,6 +414,9 @@ int local_check_name(const struct local *local, const char *name, struct err *er
 		if (!strcmp(known, name))
 			return ERR_OK;
 	}
+	if (local->metad_count > 1)
+		return err_set(err, ERR_NOENT, "there is no daemon '%s' in %s; it has metad-1 to metad-%llu and chunkd-1 to chunkd-%llu", name, local->dir,
+		               (unsigned long long)local->metad_count, (unsigned long long)local->chunkd_count);
 	return err_set(err, ERR_NOENT, "there is no daemon '%s' in %s; it has metad-1 and chunkd-1 to chunkd-%llu", name, local->dir,
 	               (unsigned long long)local->chunkd_count);
 }
@@ -374,13 +432,17 @@ static int wait_for_port(uint16_t port)
 	return r;
 }
 
-int local_settle_port(struct local *local, struct err *err)
+int local_settle_port(struct local *local, uint64_t metad, struct err *err)
 {
 	char *path = mem_printf("%s/craton.conf", local->dir), *text = mem_alloc(CONF_BYTES), cluster[64] = "";
-	uint16_t port = (uint16_t)local->metad_port;
+	uint16_t port = (uint16_t)local->metad_ports[metad];
+	bool is_free = wait_for_port(port) == ERR_OK;
 	int r = ERR_OK;
 
-	if (wait_for_port(port) < 0) {
+	if (!is_free && local->metad_count > 1) {
+		r = err_set(err, ERR_ADDRINUSE, "port %u of 127.0.0.1, of metad-%llu, is used by another program: end that, the other metads know no other",
+		            port, (unsigned long long)metad + 1);
+	} else if (!is_free) {
 		const char *line;
 		int n = read_file(path, text, CONF_BYTES);
 
@@ -390,7 +452,7 @@ int local_settle_port(struct local *local, struct err *err)
 		else
 			r = free_port(&port, err);
 		if (r == ERR_OK) {
-			local->metad_port = port;
+			local->metad_ports[metad] = port;
 			r = write_conf(local, cluster, err);
 		}
 		if (r == ERR_OK)
@@ -401,12 +463,33 @@ int local_settle_port(struct local *local, struct err *err)
 	return r;
 }
 
-static int start_metad(const struct local *local, const char *name, struct err *err)
+bool local_was_founded(const struct local *local)
+{
+	char *path = mem_printf("%s/" FOUNDED, local->dir);
+	bool founded = access(path, F_OK) == 0;
+
+	mem_free(path);
+	return founded;
+}
+
+int local_founded(const struct local *local, struct err *err)
+{
+	char *path = mem_printf("%s/" FOUNDED, local->dir);
+	int r = local_was_founded(local) ? ERR_OK : store_write_file(path, "the group of metads has led: none of them is made anew\n", 0644, err);
+
+	mem_free(path);
+	return r;
+}
+
+static int start_metad(const struct local *local, const char *name, uint64_t metad, struct err *err)
 {
 	char *program = process_program("craton-metad"), *conf = mem_printf("%s/craton.conf", local->dir);
-	char *dir = mem_printf("%s/%s", local->dir, name), *listen = mem_printf("127.0.0.1:%llu", (unsigned long long)local->metad_port);
+	char *dir = mem_printf("%s/%s", local->dir, name), *listen = mem_printf("127.0.0.1:%llu", (unsigned long long)local->metad_ports[metad]);
+	char *replica = mem_printf("%llu", (unsigned long long)metad + 1);
+	/* A replica that lost its directory has forgotten what it acknowledged: it is made only while the group has never led. */
+	bool found = !local_was_founded(local);
 	char *argv[] = {program, "-c", conf, "--name", (char *)name, "--dir", dir, "--listen", listen, "--metrics", "127.0.0.1:0",
-	                "--policy", (char *)local->policy, NULL};
+	                "--policy", (char *)local->policy, /* a list ends at NULL */ local->metad_count > 1 ? "--replica" : NULL, replica, found ? "--found" : NULL, NULL};
 	int r = program ? process_start(local->dir, name, argv, err)
 	                : err_set(err, ERR_NOENT, "craton-metad is neither beside craton nor in PATH; install it with: make install");
 
@@ -414,6 +497,7 @@ static int start_metad(const struct local *local, const char *name, struct err *
 	mem_free(conf);
 	mem_free(dir);
 	mem_free(listen);
+	mem_free(replica);
 	return r;
 }
 
@@ -423,7 +507,7 @@ static int start_chunkd(const struct local *local, const char *name, struct err 
 	char *dir = mem_printf("%s/%s", local->dir, name), *disk = mem_printf("%s/%s/disk", local->dir, name);
 	char *capacity = mem_printf("%llu", (unsigned long long)local->capacity_bytes);
 	char *argv[] = {program, "-c", conf, "--name", (char *)name, "--dir", dir, "--disk", disk, "--listen", "127.0.0.1:0",
-	                "--metrics", "127.0.0.1:0", "--capacity", capacity, NULL};
+	                "--metrics", "127.0.0.1:0", "--capacity", capacity, "--beside-metad", "32M", NULL};
 	int r = program ? process_start(local->dir, name, argv, err)
 	                : err_set(err, ERR_NOENT, "craton-chunkd is neither beside craton nor in PATH; install it with: make install");
 
@@ -438,6 +522,7 @@ static int start_chunkd(const struct local *local, const char *name, struct err 
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err)
 {
 	bool metad = !strncmp(name, "metad", 5), runs;
+	uint64_t number = metad ? strtoull(name + strlen("metad-"), NULL, 10) - 1 : 0;
 	int lock, r = lock_dir(local->dir, &lock, err);
 
 	*ret_started = false;
@@ -445,9 +530,9 @@ int local_start(struct local *local, const char *name, bool *ret_started, struct
 		return r;
 	runs = process_pid(local->dir, name) != 0;
 	if (!runs && metad)
-		r = local_settle_port(local, err);
+		r = local_settle_port(local, number, err);
 	if (!runs && r == ERR_OK)
-		r = metad ? start_metad(local, name, err) : start_chunkd(local, name, err);
+		r = metad ? start_metad(local, name, number, err) : start_chunkd(local, name, err);
 	close(lock); /* from here on process_pid() tells the others */
 	if (r == ERR_OK)
 		r = process_wait_ready(local->dir, name, START_TIMEOUT_MS, err);

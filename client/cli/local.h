@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * local: a whole store on this machine, in a folder: DIR/craton.conf and DIR/secret for its clients, DIR/local.conf with what `up` was
- * asked for, and one folder per daemon: metad-1, chunkd-1, chunkd-2, ... Other files in DIR are left alone.
+ * asked for, and one folder per daemon: metad-1 (of a group also metad-2, ...), chunkd-1, chunkd-2, ... Other files in DIR are left alone.
  */
 #ifndef CLIENT_CLI_LOCAL_H
 #define CLIENT_CLI_LOCAL_H
@@ -9,13 +9,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "common/base/err.h"
+#include "common/base/limits.h"
 
 struct local {
 	char *dir;              /* absolute */
 	uint64_t chunkd_count;
 	uint64_t capacity_bytes;
 	const char *policy;
-	uint64_t metad_port;
+	uint64_t metad_count;
+	uint64_t metad_ports[LIMIT_METADS];
 	void *arena;            /* private */
 };
 
@@ -27,15 +29,18 @@ int local_load(const char *dir, struct local *ret_local, struct err *err);
 int local_create(const char *dir, const struct local *wanted, struct local *ret_local, struct err *err);
 void local_fini(struct local *local);
 
-/* Names in starting order: index 0 is metad-1. */
+/* Names in starting order: the metads first. */
 uint64_t local_daemon_count(const struct local *local);
 void local_daemon_name(const struct local *local, uint64_t index, char ret_name[LOCAL_NAME_BYTES]);
 /* ERR_NOENT with the known names. */
 int local_check_name(const struct local *local, const char *name, struct err *err);
 
+/* Its group of metads has a leader: from now on a metad that finds nothing in its directory does not start. */
+int local_founded(const struct local *local, struct err *err);
+bool local_was_founded(const struct local *local);
 /* Starts a daemon that does not run and waits until it serves; *ret_started: false if it ran already, or another `craton local` started it. */
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err);
-/* Gives metad another port if the one on record is taken; rewrites craton.conf. */
-int local_settle_port(struct local *local, struct err *err);
+/* Gives the metad of a store of one another port if the one on record is taken; rewrites craton.conf. Of a group the others know it: ERR_ADDRINUSE. */
+int local_settle_port(struct local *local, uint64_t metad, struct err *err);
 
 #endif

@@ -3,10 +3,22 @@
 
 #include <errno.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/mem.h"
+
+int transfer_end(const struct cli *cli, const struct transfer_totals *t)
+{
+	if (cli->json)
+		printf("{\"files\":%llu,\"bytes\":%llu,\"failed\":%llu}\n", (unsigned long long)t->files, (unsigned long long)t->bytes,
+		       (unsigned long long)t->failed);
+	else if (t->failed && t->failed + t->files > 1)
+		cli_fail(cli, "%llu not copied, %llu copied%s", (unsigned long long)t->failed, (unsigned long long)t->files,
+		         cli_gives_up(cli) ? "; the rest was not tried" : "");
+	return t->failed ? CLI_FAILED : CLI_OK;
+}
 
 enum { PIECE_BYTES = 4 << 20, PIECES = 4 };
 
@@ -18,8 +30,10 @@ int transfer_in(struct cli *cli, int fd, const char *local_name, const char *pat
 	int exit_code = CLI_OK;
 	int r = cr_open(cli->store, path, CR_WRITE | CR_ATOMIC | (exclusive ? CR_EXCL : 0), mode, &file);
 
+	if (r == -ENOENT)
+		return cli_fail(cli, "%s; give -p to make missing directories", cr_error());
 	if (r < 0)
-		return cli_fail(cli, "%s%s", cr_error(), r == -ENOENT ? "; give -p to make missing directories" : "");
+		return cli_fail_store(cli, r);
 	buf = mem_alloc(PIECE_BYTES);
 	for (;;) {
 		ssize_t n = read(fd, buf, PIECE_BYTES);
@@ -30,8 +44,9 @@ int transfer_in(struct cli *cli, int fd, const char *local_name, const char *pat
 			exit_code = cli_fail(cli, "cannot read %s: %s", local_name, strerror(errno));
 		if (n <= 0)
 			break;
-		if (cr_pwrite(file, buf, (size_t)n, offset) < 0) {
-			exit_code = cli_fail(cli, "%s", cr_error());
+		r = (int)cr_pwrite(file, buf, (size_t)n, offset);
+		if (r < 0) {
+			exit_code = cli_fail_store(cli, r);
 			break;
 		}
 		offset += (uint64_t)n;
@@ -40,8 +55,8 @@ int transfer_in(struct cli *cli, int fd, const char *local_name, const char *pat
 	mem_free(buf);
 	if (exit_code != CLI_OK)
 		cr_abort(file);
-	else if (cr_close(file) < 0)
-		exit_code = cli_fail(cli, "%s", cr_error());
+	else if ((r = cr_close(file)) < 0)
+		exit_code = cli_fail_store(cli, r);
 	return exit_code;
 }
 
@@ -107,12 +122,15 @@ static int copy_out(struct cli *cli, struct cr_file *file, uint64_t size, int fd
 		in_flight--;
 		if (exit_code != CLI_OK)
 			continue;
-		if (x->op.result < 0)
+		if (x->op.result < 0) {
+			cli->away |= cli_is_away((int)x->op.result);
 			exit_code = cli_fail(cli, "%s", x->op.error);
-		else if ((size_t)x->op.result != x->len)
+		} else if ((size_t)x->op.result != x->len) {
 			exit_code = cli_fail(cli, "the file became shorter while it was read; try again");
-		else if ((r = write_all(fd, x->buf, x->len)) < 0)
+		} else if ((r = write_all(fd, x->buf, x->len)) < 0) {
+			cli->full |= r == -ENOSPC || r == -EDQUOT;
 			exit_code = cli_fail(cli, "cannot write %s: %s", local_name, strerror(-r));
+		}
 		if (exit_code != CLI_OK)
 			continue;
 		progress_add(p, x->len);
@@ -132,12 +150,13 @@ int transfer_out(struct cli *cli, const char *path, int fd, const char *local_na
 {
 	struct cr_file *file;
 	struct cr_stat st;
-	int exit_code;
+	int exit_code, r = cr_open(cli->store, path, CR_READ, 0, &file);
 
-	if (cr_open(cli->store, path, CR_READ, 0, &file) < 0)
-		return cli_fail(cli, "%s", cr_error());
-	if (cr_fstat(file, &st) < 0)
-		exit_code = cli_fail(cli, "%s", cr_error());
+	if (r < 0)
+		return cli_fail_store(cli, r);
+	r = cr_fstat(file, &st);
+	if (r < 0)
+		exit_code = cli_fail_store(cli, r);
 	else if (!st.complete)
 		exit_code = cli_fail(cli, "%s is not complete: it is still being written, or its writer died", path);
 	else

@@ -4,7 +4,9 @@
  *
  * 1. A handle that may write bypasses the kernel's page cache: nothing is acknowledged that the library has not taken. All writes to one
  *    inode go through one writer (mount_writer.c).
- * 2. flush (each close(2)) and fsync wait until everything is committed and report what went wrong.
+ * 2. flush (each close(2)) and fsync wait until everything is committed and report what went wrong. Only who has not written to the handle
+ *    does not wait in close: a child that was forked with the file open says nothing about it by ending. Who has written closes, or
+ *    ends, himself, so nothing is left that nobody waited for.
  * 3. A handle for reading goes through the page cache. The kernel fills what a short answer leaves of a page with zeros if it believes
  *    the file to be longer; so an answer is short only where the kernel was told that the file ends. Otherwise the reader's layout is
  *    older than the attributes: what a writer here holds is committed, the file opened anew and read again.
@@ -254,6 +256,34 @@ static void op_read(fuse_req_t fuse, fuse_ino_t inode, size_t len, off_t offset,
 		read_fresh(r);
 }
 
+/* ---- who has written ---- */
+
+static bool is_owner(const struct mount_owners *o, uint64_t id)
+{
+	for (uint32_t i = 0; i < o->count; i++)
+		if (o->ids[i] == id)
+			return true;
+	return o->all;
+}
+
+/*
+ * Once all that was written before is committed it concerns nobody's close any more. Nor may the names of those who wrote it be kept: the
+ * kernel gives that of a process that has ended to the next.
+ */
+static void add_owner(struct mount *m, struct mount_handle *h, uint64_t id)
+{
+	struct mount_owners *o = &h->owners;
+
+	if (mount__writer_settled(m, h->writer))
+		*o = (struct mount_owners){0};
+	if (is_owner(o, id))
+		return;
+	if (o->count == MOUNT_OWNERS || id == 0) /* 0: the kernel does not know */
+		o->all = true;
+	else
+		o->ids[o->count++] = id;
+}
+
 /* ---- write ---- */
 
 static void op_write(
@@ -267,6 +297,7 @@ static void op_write(
 		fuse_reply_err(fuse, EBADF);
 		return;
 	}
+	add_owner(m, h, fi->lock_owner);
 	r = mount__req_new(m, fuse, NULL);
 	r->inode = inode;
 	r->writer = mount__writer_get(m, h->inode);
@@ -301,9 +332,16 @@ static struct mount_req *settle(fuse_req_t fuse, struct fuse_file_info *fi)
 
 static void op_flush(fuse_req_t fuse, fuse_ino_t inode, struct fuse_file_info *fi)
 {
-	struct mount_req *r = settle(fuse, fi);
+	struct mount_handle *h = (struct mount_handle *)(uintptr_t)fi->fh;
+	struct mount *m = fuse_req_userdata(fuse);
+	struct mount_req *r;
 
 	(void)inode;
+	if (h->writer && !is_owner(&h->owners, fi->lock_owner)) {
+		fuse_reply_err(fuse, mount__writer_error(m, h->writer));
+		return;
+	}
+	r = settle(fuse, fi);
 	if (r)
 		mount__writer_flush(r, reply_done);
 }

@@ -280,9 +280,11 @@ static void answer_statfs(struct mount_req *r)
 		return;
 	}
 	out.f_blocks = r->df.total_bytes / m->chunks * m->data_chunks / out.f_frsize;
-	out.f_bfree = out.f_bavail = r->df.free_bytes / m->chunks * m->data_chunks / out.f_frsize;
+	out.f_bfree = r->df.free_bytes / m->chunks * m->data_chunks / out.f_frsize;
+	/* The rest is kept for repair. */
+	out.f_bavail = r->df.available_bytes == CR_DF_UNKNOWN ? out.f_bfree : r->df.available_bytes / out.f_frsize;
 	/* There is no table of inodes that could be full: as many more as there is room for one block each. */
-	out.f_ffree = out.f_favail = out.f_bfree;
+	out.f_ffree = out.f_favail = out.f_bavail;
 	out.f_files = r->df.file_count + r->df.dir_count + out.f_ffree;
 	fuse_reply_statfs(r->fuse, &out);
 	mount__req_end(r);

@@ -54,11 +54,20 @@ struct mount_writer {
 	uint64_t end;         /* bytes accepted: where the next write must start */
 	uint64_t synced;      /* bytes known to be committed */
 	uint32_t refs;        /* handles, and requests in flight that need it */
+	uint32_t writes;      /* requests in flight */
 	int error;            /* errno of the first write that was lost; sticky */
 	bool busy;            /* one request opens, closes or cuts the file ... */
 	struct list queue;    /* ... for which these wait: mount_req.wait */
 	bool unfinished;      /* synced, but not closed, and so not complete */
 	uint64_t hidden_dir;  /* it was removed while it was written: there it lies under mount__hidden_name until the last handle goes; 0: no */
+};
+
+/* Tables of descriptors (one for the threads of a process) through which a handle was written to; the reading thread's. */
+enum { MOUNT_OWNERS = 8 };
+struct mount_owners {
+	uint64_t ids[MOUNT_OWNERS];   /* as the kernel names them in fuse_file_info.lock_owner */
+	uint32_t count;
+	bool all;                     /* there were more: anybody may be one */
 };
 
 struct mount_handle {
@@ -67,6 +76,7 @@ struct mount_handle {
 	struct cr_file *reader;       /* NULL: opened for writing only, or just created */
 	struct mount_writer *writer;  /* NULL: opened for reading */
 	uint64_t seen_cuts;           /* mount.cuts before it was opened: the reader may not know of later ones */
+	struct mount_owners owners;
 };
 
 struct mount {
@@ -114,6 +124,7 @@ struct mount_req {
 	uint64_t offset;
 	const char *data;                    /* writes: in `in` */
 	bool append;                         /* writes: at the end, wherever that is */
+	bool is_write;                       /* counted in writer->writes */
 	uint64_t cut;                        /* the length that the file is to get */
 	void (*after)(struct mount_req *r);  /* what the writer's part of this request is followed by */
 	struct list wait;                    /* mount_writer.queue */
@@ -191,6 +202,10 @@ enum { MOUNT_HIDDEN_BYTES = 48 };
 void mount__hidden_name(uint64_t inode, char ret_name[MOUNT_HIDDEN_BYTES]);
 /* True: it has accepted bytes that are not committed; with the lock held. */
 bool mount__writer_dirty(const struct mount_writer *w);
+/* True: all that was asked to be written is committed, and the file complete; nothing is under way. */
+bool mount__writer_settled(struct mount *m, const struct mount_writer *w);
+/* The errno of the first write that was lost; 0: none was, as far as is known. */
+int mount__writer_error(struct mount *m, const struct mount_writer *w);
 /*
  * What r->writer is to do. Failures end the request; success goes on with `after`, in any thread. write: r->data, len, offset or append;
  * it answers itself. flush: commits and completes. sync: commits. cut: another length.

@@ -54,6 +54,11 @@ void mount__req_end(struct mount_req *r)
 		mount__in_put(m, r->in);
 	if (r->out)
 		mount__out_put(m, r->out);
+	if (r->is_write) {
+		pthread_mutex_lock(&m->lock);
+		r->writer->writes--;
+		pthread_mutex_unlock(&m->lock);
+	}
 	if (r->writer)
 		mount__writer_put(m, r->writer);
 	mem_free(r->name);

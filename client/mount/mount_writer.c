@@ -267,6 +267,26 @@ bool mount__writer_dirty(const struct mount_writer *w)
 	return w->synced < w->end;
 }
 
+bool mount__writer_settled(struct mount *m, const struct mount_writer *w)
+{
+	bool settled;
+
+	pthread_mutex_lock(&m->lock);
+	settled = !w->writes && !w->busy && !w->unfinished && !mount__writer_dirty(w);
+	pthread_mutex_unlock(&m->lock);
+	return settled;
+}
+
+int mount__writer_error(struct mount *m, const struct mount_writer *w)
+{
+	int error;
+
+	pthread_mutex_lock(&m->lock);
+	error = w->error;
+	pthread_mutex_unlock(&m->lock);
+	return error;
+}
+
 /* ---- another length ---- */
 
 static void step_write(struct mount_req *r);
@@ -403,6 +423,10 @@ static void step_write(struct mount_req *r)
 
 void mount__writer_write(struct mount_req *r)
 {
+	pthread_mutex_lock(&r->mount->lock);
+	r->writer->writes++;
+	r->is_write = true;
+	pthread_mutex_unlock(&r->mount->lock);
 	step_write(r);
 }
 

@@ -9,7 +9,7 @@ const char *const conf_names[] = {
 	/* craton-metad */
 	"policy", "cell", "chunk",
 	/* craton-chunkd */
-	"capacity", "segment", "memory",
+	"capacity", "segment", "memory", "beside-metad",
 	/* clients */
 	"timeout", "tails",
 	NULL,

@@ -117,6 +117,40 @@ void json_str(struct json *j, const char *key, const char *value)
 		buf_append(j->out, "null", 4);
 }
 
+static bool is_utf8(const char *text)
+{
+	const unsigned char *p = (const unsigned char *)text;
+	size_t len;
+
+	for (; *p; p += len)
+		if ((len = utf8_len(p)) == 0)
+			return false;
+	return true;
+}
+
+static void base64(struct buf *out, const unsigned char *p, size_t len)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+	for (; len > 0; p += len < 3 ? len : 3, len -= len < 3 ? len : 3) {
+		uint32_t bits = (uint32_t)p[0] << 16 | (len > 1 ? (uint32_t)p[1] << 8 : 0) | (len > 2 ? p[2] : 0u);
+		char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63], len > 1 ? digits[bits >> 6 & 63] : '=',
+			len > 2 ? digits[bits & 63] : '='};
+
+		buf_append(out, four, 4);
+	}
+}
+
+void json_name(struct json *j, const char *key, const char *value)
+{
+	json_str(j, key, value);
+	if (is_utf8(value))
+		return;
+	buf_printf(j->out, ",\"%s_base64\":\"", key);
+	base64(j->out, (const unsigned char *)value, strlen(value));
+	buf_append(j->out, "\"", 1);
+}
+
 void json_u64(struct json *j, const char *key, uint64_t value)
 {
 	before_value(j, key);

@@ -19,6 +19,11 @@ void json_array(struct json *j, const char *key);
 void json_end_object(struct json *j);
 void json_end_array(struct json *j);
 void json_str(struct json *j, const char *key, const char *value);
+/*
+ * In objects, of what may hold any bytes and must be found again (names, paths): as json_str, and if the bytes are not UTF-8 all of them a
+ * second time, as base64 (RFC 4648), under the key with "_base64" behind it.
+ */
+void json_name(struct json *j, const char *key, const char *value);
 void json_u64(struct json *j, const char *key, uint64_t value);
 void json_i64(struct json *j, const char *key, int64_t value);
 void json_f64(struct json *j, const char *key, double value);  /* not finite: null */

@@ -40,6 +40,7 @@ enum {
 	LIMIT_READDIR_ENTRIES = 1024,
 	LIMIT_ATTRS = 1 << 20,              /* of files, kept by metad in memory: 64 MiB */
 	LIMIT_LAYOUT_EXTENTS = 256,         /* of one reply; the client asks on */
+	LIMIT_METADS = 5,                   /* replicas of the metadata: two may be lost; each more makes every change slower */
 	LIMIT_DISKS = 4096,                 /* of one cluster in this version: status replies stay in one frame */
 	LIMIT_DISKS_PER_SERVER = 64,
 	LIMIT_DROPS = 256,                  /* copies of one exchange about garbage: one command of metad, one record of an index */
@@ -76,10 +77,13 @@ enum {
 
 	/* chunk servers */
 	LIMIT_TOKEN_LIFE_MS = 30 * 60 * 1000,
+	LIMIT_ROOM_BYTES = 4 << 10,         /* how much room a disk has is told for chunks of this size, */
+	LIMIT_ROOM_SIZES = 15,              /* of twice that, and so on up to the greatest */
 	LIMIT_TRAILER_BYTES = 512 << 10,    /* 64 MiB chunk of 10-4 with all lists is 192 KiB */
 };
 
 _Static_assert(LIMIT_CELL_BYTES % LIMIT_UNIT_BYTES == 0, "cells are whole units");
+_Static_assert((uint64_t)LIMIT_ROOM_BYTES << (LIMIT_ROOM_SIZES - 1) == LIMIT_CHUNK_BYTES, "figures up to the greatest chunk");
 _Static_assert(LIMIT_FRAME_PAYLOAD_BYTES >= LIMIT_CELL_BYTES, "a cell fits a frame");
 _Static_assert(1 + 8 + LIMIT_NAME_BYTES <= LIMIT_KEY_BYTES, "a dirent key fits LMDB");
 

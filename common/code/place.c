@@ -23,6 +23,7 @@ enum {
 	PLACE_CHOICES = LIMIT_WIDTH + LIMIT_M,
 	PLACE_NONE = -1,
 	PLACE_MANY = 64,  /* disks: from here on a pass costs more than some draws */
+	PLACE_ROOM_STEPS = 256, /* of 2^50 bytes less than one is left to be said, at any policy */
 	PLACE_DRAWS = 64, /* misses in a row: most disks are full, of used domains, or far below the largest one's weight */
 };
 
@@ -225,4 +226,29 @@ bool place_is_crowded(const uint32_t domains[], size_t count, uint32_t *ret_max)
 	}
 	*ret_max = most;
 	return most > 1;
+}
+
+/*
+ * With blocks of `each` bytes a chunk in all, a domain gives m * each at most. From above: what they give for one `each` bounds the next one,
+ * until nothing changes. Too few domains get nowhere: their share shrinks by a constant factor each time.
+ */
+uint64_t place_room(const uint64_t domain_bytes[], size_t count, uint8_t k, uint8_t m)
+{
+	uint32_t width = (uint32_t)k + m;
+	uint64_t each = UINT64_MAX / width / LIMIT_DISKS / m, sum;
+	uint32_t with_room = 0;
+
+	for (size_t i = 0; i < count; i++)
+		with_room += domain_bytes[i] > 0;
+	if (with_room * m < width)
+		return 0;
+	for (int n = 0; n < PLACE_ROOM_STEPS; n++) {
+		sum = 0;
+		for (size_t i = 0; i < count; i++)
+			sum += domain_bytes[i] < m * each ? domain_bytes[i] : m * each;
+		if (sum / width >= each)
+			break;
+		each = sum / width;
+	}
+	return each * k;
 }

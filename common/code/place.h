@@ -45,6 +45,11 @@ struct place_spot {
 int place_next(const struct place_disk *disks, size_t count, const struct place_spot held[], size_t held_count,
                uint8_t m, struct rng *rng, uint32_t *ret_disk, uint32_t *ret_in_domain);
 
+/*
+ * Bytes of user data that fit at most, if the domains have room for so many bytes of chunks: no domain takes more than m of a block's.
+ */
+uint64_t place_room(const uint64_t domain_bytes[], size_t count, uint8_t k, uint8_t m);
+
 /* True if some domain holds two of the chunks; *ret_max: the most that any holds. */
 bool place_is_crowded(const uint32_t domains[], size_t count, uint32_t *ret_max);
 

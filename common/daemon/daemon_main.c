@@ -118,6 +118,8 @@ int daemon_main_serve(struct daemon *d, struct err *err)
 	if (rc < 0)
 		return err_set(err, rc, "cannot handle signals: %s", err_text(rc));
 	rc = d->program->start(d, err);
+	if (rc == ERR_STOPPED)
+		return 0; /* told to stop while it waited for its port: that is no failure */
 	if (rc < 0)
 		return rc;
 	rc = announce(d, err);

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "common/base/conf.h"
 #include "common/base/mem.h"
 
@@ -70,6 +71,15 @@ int daemon_options_addr(
 	return 0;
 }
 
+int daemon_options_addrs(
+	const struct daemon_options *o, const char *name, const char *text, struct rpc_addrs *ret_addrs, struct err *err)
+{
+	if (rpc_addrs_parse(text, ret_addrs) < 0)
+		return err_set(err, ERR_INVAL, "--%s %s: not an address: write IP:PORT, say %s, or those of a group with commas between them",
+			name, text, o->usage->address);
+	return 0;
+}
+
 static int check_open(const struct daemon_options *o, const char *name, const char *text, const struct io_addr *addr,
 	struct err *err)
 {
@@ -85,6 +95,8 @@ static int derive_listen(struct daemon_options *o, struct err *err)
 {
 	const char *text = o->listen ? o->listen : o->metad;
 
+	if (!o->listen && strchr(text, ','))
+		return err_set(err, ERR_INVAL, "--listen is missing: metad = %s names several, say which of them this one is", text);
 	if (daemon_options_addr(o, o->listen ? "listen" : "metad", text, &o->listen_addr, err) < 0 ||
 		check_open(o, "listen", text, &o->listen_addr, err) < 0)
 		return err->code;
@@ -106,6 +118,7 @@ static int derive_cluster(struct daemon_options *o, struct err *err)
 
 static int derive(struct daemon_options *o, struct err *err)
 {
+	snprintf(o->way_path, sizeof(o->way_path), "/dev/shm/craton-way-%u", (unsigned)geteuid());
 	if (daemon_options_require(o, o->dir, "dir", " DIR", err) < 0 || derive_cluster(o, err) < 0 ||
 		daemon_options_require(o, o->secret_file, "secret-file", DAEMON_IN_CONF, err) < 0 ||
 		daemon_options_require(o, o->listen ? o->listen : o->metad, "listen", " IP:PORT", err) < 0)

@@ -14,7 +14,7 @@
 #include "common/base/opt.h"
 #include "common/io/io.h"
 #include "common/rpc/auth.h"
-#include "common/rpc/rpc.h"
+#include "common/rpc/replicas.h"
 
 /* What a program says of itself. */
 struct daemon_usage {
@@ -32,6 +32,7 @@ struct daemon_options {
 	/* what daemon_options_load makes of them */
 	struct io_addr listen_addr; /* of listen, else of metad */
 	struct io_addr metrics_addr; /* family 0: none */
+	char way_path[48];           /* the word by which metad asks bulk of its host to make way (common/io/io_word.h), of this user */
 	struct uuid cluster_uuid;
 	uint8_t secret[AUTH_SECRET_BYTES];
 	const struct rpc_transform *rpc_transform;
@@ -88,6 +89,10 @@ int daemon_options_require(
 /* ERR_INVAL if `text`, the value of option `name`, is not IP:PORT. */
 int daemon_options_addr(
 	const struct daemon_options *o, const char *name, const char *text, struct io_addr *ret_addr, struct err *err);
+
+/* The same of a list: one, or all of a group. */
+int daemon_options_addrs(
+	const struct daemon_options *o, const char *name, const char *text, struct rpc_addrs *ret_addrs, struct err *err);
 
 /* How a missing option that the configuration file usually has is to be given. */
 #define DAEMON_IN_CONF ", or name the configuration file with -c"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/io/io_backend.h"
 #include "common/io/io_real.h"
@@ -249,16 +250,25 @@ int io_listen(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_
 	return io->v->listen(io, addr, ret_fd, ret_bound, err);
 }
 
-int io_listen_wait(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_addr *ret_bound, struct err *err)
+int io_listen_wait(struct io *io, const struct io_addr *addr, const struct log *log, int *ret_fd, struct io_addr *ret_bound, struct err *err)
 {
 	enum { TRIES = 200, PAUSE_NS = 50 * 1000 * 1000 };
-	int r = io_listen(io, addr, ret_fd, ret_bound, err);
+	struct err unseen;
+	int r;
 
+	err = err ? err : &unseen;
+	r = io_listen(io, addr, ret_fd, ret_bound, err);
+	if (r == ERR_ADDRINUSE && log)
+		log_line(log, LOG_WARN, "listen-waits", "for_s=10 text=%s", err->text);
 	for (int i = 1; i < TRIES && r == ERR_ADDRINUSE; i++) {
+		if (!io->v->simulated && io_real_stopping(io)) {
+			err_prefix(err, "told to stop while it waited");
+			return err->code = ERR_STOPPED;
+		}
 		nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
 		r = io_listen(io, addr, ret_fd, ret_bound, err);
 	}
-	if (r == ERR_OK && err)
+	if (r == ERR_OK)
 		*err = (struct err){0};
 	return r;
 }

@@ -28,6 +28,8 @@
 #include "common/base/err.h"
 #include "common/base/list.h"
 
+struct log;
+
 struct io;
 struct io_op;
 typedef void io_done_fn(struct io_op *op);
@@ -158,10 +160,11 @@ void io_random(struct io *io, void *out, size_t len); /* secrets: getrandom; the
 /* Port 0: any; *ret_bound tells. ERR_ADDRINUSE and the like, with the address in err's text. */
 int io_listen(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_addr *ret_bound, struct err *err);
 /*
- * For the start of a daemon: an address in use is tried again for 10 s, blocking. The kernel may hold the port of a process that was
- * killed a little longer than it lived, for io_uring is taken down behind it.
+ * For the start of a daemon: an address in use is tried again for 10 s, blocking, which `log` is told. The kernel may hold the port of a
+ * process that was killed a little longer than it lived, for io_uring is taken down behind it. ERR_STOPPED: io_stop, or a signal that stops the loop,
+ * came meanwhile.
  */
-int io_listen_wait(struct io *io, const struct io_addr *addr, int *ret_fd, struct io_addr *ret_bound, struct err *err);
+int io_listen_wait(struct io *io, const struct io_addr *addr, const struct log *log, int *ret_fd, struct io_addr *ret_bound, struct err *err);
 /* Any fd. No operation may be in flight on it. */
 void io_close(struct io *io, int fd);
 /* Ends both directions: pending receives and sends complete with 0 or ERR_CONNRESET. */
@@ -175,6 +178,7 @@ enum {
 	IO_OPEN_EXCL = 4,
 	IO_OPEN_DIRECT = 8,  /* O_DIRECT; ERR_INVAL where the file system has none: the caller decides on the fallback */
 	IO_OPEN_TRUNCATE = 16,
+	IO_OPEN_OWN = 32,    /* ERR_PERM unless it is a file, not a link, of the user who runs this */
 };
 enum { IO_DIRECT_ALIGN = 4096 }; /* of memory, offset and length of every I/O on a direct fd */
 

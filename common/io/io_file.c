@@ -19,6 +19,7 @@
 int io_file_open(struct io *io, const char *path, uint32_t flags, uint32_t mode, int *ret_fd)
 {
 	int os_flags = O_CLOEXEC | (flags & IO_OPEN_WRITE ? O_RDWR : O_RDONLY);
+	struct stat st;
 	int fd;
 
 	(void)io;
@@ -30,11 +31,17 @@ int io_file_open(struct io *io, const char *path, uint32_t flags, uint32_t mode,
 		os_flags |= O_DIRECT;
 	if (flags & IO_OPEN_TRUNCATE)
 		os_flags |= O_TRUNC;
+	if (flags & IO_OPEN_OWN)
+		os_flags |= O_NOFOLLOW | O_NONBLOCK; /* a pipe of somebody else must not hold us here */
 	do
 		fd = open(path, os_flags, (mode_t)mode);
 	while (fd < 0 && errno == EINTR);
 	if (fd < 0)
-		return io__err(errno);
+		return io__err(flags & IO_OPEN_OWN && errno == ELOOP ? EPERM : errno);
+	if (flags & IO_OPEN_OWN && (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid())) {
+		close(fd);
+		return ERR_PERM;
+	}
 	*ret_fd = fd;
 	return 0;
 }

@@ -361,6 +361,11 @@ void io_real_stop(struct io *io)
 
 /* ---- signals ---- */
 
+bool io_real_stopping(struct io *io)
+{
+	return atomic_load(&io_real_of(io)->stop);
+}
+
 static void io_real_on_signal(int signal_number)
 {
 	struct io_real *r = atomic_load(&io_real_signaled);

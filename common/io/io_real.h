@@ -70,6 +70,7 @@ void io_real_cancel(struct io *io, struct io_op *op);
 void io_real_post(struct io *io, struct io_post *post);
 int io_real_run(struct io *io);
 void io_real_stop(struct io *io);
+bool io_real_stopping(struct io *io); /* it was called, and the loop has not ended by it yet */
 uint64_t io_real_now_ns(struct io *io);
 uint64_t io_real_clock_ns(struct io *io);
 int64_t io_real_wall_ns(struct io *io);
@@ -133,6 +134,10 @@ enum {
 
 struct io_pool *io_pool_new(struct io_real *owner);
 void io_pool_free(struct io_pool *pool);
+/* Threads of a lane that are not needed end after so long, but for IO_POOL_THREADS_KEPT; before any has begun. */
+enum { IO_POOL_THREADS_KEPT = 4 };
+void io_pool_end_idle_after(struct io_pool *pool, uint64_t idle_ns);
+uint32_t io_pool_threads(struct io_pool *pool, enum io_lane lane);
 void io_pool_submit(struct io_pool *pool, struct io_op *op);
 /* True: it had not begun, and is the caller's again. */
 bool io_pool_withdraw(struct io_pool *pool, struct io_op *op);

@@ -49,6 +49,7 @@ METHOD(rpc_metad_report, 0x0141, "metad.report", report_request, empty_request, 
 METHOD(rpc_metad_backup, 0x0150, "metad.backup", backup_request, backup_reply, 0, 0);
 METHOD(rpc_metad_maintenance, 0x0151, "metad.maintenance", maintenance_request, maintenance_reply, 0, 0);
 METHOD(rpc_metad_raft, 0x0160, "metad.raft", raft_request, empty_request, 0, 0);
+METHOD(rpc_metad_members, 0x0161, "metad.members", members_request, members_reply, 0, 0);
 METHOD(rpc_metad_config, 0x0140, "metad.config", config_request, config_reply, 0, 0);
 
 METHOD(rpc_chunkd_put, 0x0201, "chunkd.put", put_request, put_reply, LIMIT_CELL_BYTES, 0);

@@ -12,7 +12,7 @@ extern const struct rpc_method rpc_metad_drops, rpc_metad_inventory, rpc_metad_g
 extern const struct rpc_method rpc_metad_config, rpc_metad_report;
 extern const struct rpc_method rpc_metad_session_open, rpc_metad_session_renew, rpc_metad_session_close, rpc_metad_link,
 	rpc_metad_symlink, rpc_metad_readlink, rpc_metad_truncate, rpc_metad_xattr_set, rpc_metad_xattr_remove, rpc_metad_xattr_get;
-extern const struct rpc_method rpc_metad_backup, rpc_metad_maintenance, rpc_metad_raft;
+extern const struct rpc_method rpc_metad_backup, rpc_metad_maintenance, rpc_metad_raft, rpc_metad_members;
 extern const struct rpc_method rpc_chunkd_put, rpc_chunkd_drop_upload, rpc_chunkd_receipt, rpc_chunkd_get, rpc_chunkd_lists,
 	rpc_chunkd_stat;
 

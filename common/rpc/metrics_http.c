@@ -273,7 +273,7 @@ int metrics_http_open(
 {
 	struct metrics_http *h;
 	struct io_addr bound;
-	int fd, rc = io_listen_wait(io, &options->listen, &fd, &bound, err);
+	int fd, rc = io_listen_wait(io, &options->listen, options->log, &fd, &bound, err);
 
 	if (rc < 0)
 		return err_prefix(err, "metrics");

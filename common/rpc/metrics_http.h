@@ -26,6 +26,7 @@ struct metrics_http;
 
 struct metrics_http_options {
 	struct io_addr listen;
+	const struct log *log; /* or NULL */
 	void (*write)(void *ctx, struct metrics *m); /* all metrics; called once for each answer */
 	void *ctx;
 };

@@ -260,6 +260,7 @@ void rpc_call_start(struct rpc_peer *p, struct rpc_call *call)
 	CHECK(call->method->response_payload == 0 || call->place);
 	memset(priv, 0, sizeof(*priv));
 	priv->call = call;
+	call->leader = (struct io_addr){0};
 	priv->peer = p;
 	if (p->closing) {
 		peer__finish(call, ERR_CANCELED);

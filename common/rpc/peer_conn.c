@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include "common/base/mem.h"
+#include "proto/common.pb-c.h"
 
 /* ---- responses ---- */
 
@@ -40,8 +41,21 @@ static int check_response(struct peer_conn *pc, const struct rpc_call *call, con
 	return 0;
 }
 
+/* Whatever the method: the reply is not that of its own. */
+static int decode_hint(struct peer_conn *pc, struct rpc_call *call, struct slice body)
+{
+	const ProtobufCMessage *msg;
+	int code = codec_unpack(&pc->arena, &craton__leader_hint__descriptor, body.data, (uint32_t)body.len, &msg);
+
+	if (code)
+		return err_set(&pc->conn.err, code, "%s names a leader in a malformed body", call->method->name);
+	if (io_addr_parse(((const Craton__LeaderHint *)msg)->address, &call->leader) < 0)
+		call->leader = (struct io_addr){0};
+	return 0;
+}
+
 static int decode_response(
-	struct peer_conn *pc, const struct rpc_call *call, const struct frame *f, const uint8_t *body)
+	struct peer_conn *pc, struct rpc_call *call, const struct frame *f, const uint8_t *body)
 {
 	int code;
 
@@ -50,6 +64,8 @@ static int decode_response(
 	pc->status = err_from_wire(f->status);
 	if (f->status && f->body_len == 0)
 		return 0;
+	if (pc->status == ERR_NOT_LEADER)
+		return decode_hint(pc, call, slice_of(body, f->body_len));
 	code = codec_unpack(&pc->arena, call->method->response, body, f->body_len, &pc->msg);
 	if (code)
 		return err_set(&pc->conn.err, code, "%s answered with a malformed body", call->method->name);

@@ -103,7 +103,7 @@ struct rpc_req {
 
 struct rpc_reply {
 	int status;                     /* 0 or an err code */
-	const ProtobufCMessage *msg;    /* serialised before rpc_reply returns; NULL: empty body, or */
+	const ProtobufCMessage *msg;    /* serialised before rpc_reply returns; NULL: empty body, or. With ERR_NOT_LEADER: a LeaderHint, else none goes */
 	struct slice packed;            /* the body's bytes, by who packs faster than from a message; copied before rpc_reply returns */
 	const struct iovec *payload;    /* bytes must stay valid until `sent` */
 	int payload_count;
@@ -191,6 +191,7 @@ struct rpc_call {
 	 * (NULL if the server sent none).
 	 */
 	void (*done)(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len);
+	struct io_addr leader; /* of a call that ended with ERR_NOT_LEADER (msg NULL): who leads, as was said; family 0: not */
 	/* private; zero before the first start */
 	uint64_t priv[24];
 	struct list link;

@@ -31,6 +31,7 @@
 #include "common/rpc/codec.h"
 #include "common/rpc/conn.h"
 #include "common/rpc/server_metrics.h"
+#include "proto/common.pb-c.h"
 
 enum {
 	SERVER_MAGIC = 0x72737276,
@@ -199,6 +200,14 @@ bool rpc_req_dead(const struct rpc_req *req)
 	return req_of(req)->conn->conn.broken;
 }
 
+/* With ERR_NOT_LEADER goes a hint, whatever the method: what a handler answers to any failure would be read as one. */
+static struct conn_body body_of(const struct rpc_reply *reply)
+{
+	if (reply->status == ERR_NOT_LEADER && (!reply->msg || reply->msg->descriptor != &craton__leader_hint__descriptor))
+		return (struct conn_body){0};
+	return (struct conn_body){.msg = reply->msg, .packed = reply->packed};
+}
+
 /* The last frame of an answer, or one of several, is queued. */
 static void send_reply(struct server_conn *sc, uint64_t id, uint16_t method, const struct rpc_reply *reply)
 {
@@ -209,7 +218,7 @@ static void send_reply(struct server_conn *sc, uint64_t id, uint16_t method, con
 		.status = reply->status,
 		.request_id = id,
 	};
-	struct conn_body body = {.msg = reply->msg, .packed = reply->packed};
+	struct conn_body body = body_of(reply);
 	struct conn_out *out;
 
 	sc->server->stats.responses++;
@@ -578,7 +587,7 @@ int rpc_server_open(
 	struct rpc_server *s;
 	int fd, code;
 
-	code = io_listen_wait(io, &options->listen, &fd, &bound, err);
+	code = io_listen_wait(io, &options->listen, options->log, &fd, &bound, err);
 	if (code)
 		return code;
 	s = MEM_NEW(struct rpc_server);

@@ -647,6 +647,17 @@ void plan_repair_init(
 		.candidates = candidates};
 }
 
+void plan_repair_forget(struct plan_repair *p)
+{
+	const struct repair_env env = p->env;
+	uint64_t done_count = p->done_count, failed_count = p->failed_count, done_bytes = p->done_bytes;
+
+	plan_repair_init(p, &env, p->rng, p->candidates);
+	p->done_count = done_count;
+	p->failed_count = failed_count;
+	p->done_bytes = done_bytes;
+}
+
 void plan_repair_failed(struct plan_repair *p, uint64_t block, uint32_t disk, uint64_t now_ms)
 {
 	struct repair_put_off *f = put_off_of(p, block);

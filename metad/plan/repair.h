@@ -114,6 +114,8 @@ struct plan_repair {
 
 void plan_repair_init(
 	struct plan_repair *p, const struct repair_env *env, struct rng *rng, struct place_disk *candidates);
+/* Another one has led since: all is looked at anew, also if nothing has changed. What was counted stays. */
+void plan_repair_forget(struct plan_repair *p);
 /* A rebuild of this block on that disk has failed: later. */
 void plan_repair_failed(struct plan_repair *p, uint64_t block, uint32_t disk, uint64_t now_ms);
 /* It has succeeded. */

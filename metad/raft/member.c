@@ -157,7 +157,17 @@ static int changed(const struct raft_core *core, enum raft_change change, uint64
 	return ERR_INVAL;
 }
 
-void raft__change(struct raft_turn *t, enum raft_change change, uint64_t id)
+static void place(struct raft_config *config, const struct raft_member *known, uint32_t count)
+{
+	static const uint8_t nowhere[RAFT_PLACE_BYTES];
+
+	for (uint32_t i = 0; i < config->count; i++)
+		for (uint32_t j = 0; j < count; j++)
+			if (config->members[i].id == known[j].id && memcmp(config->members[i].place, nowhere, RAFT_PLACE_BYTES) == 0)
+				memcpy(config->members[i].place, known[j].place, RAFT_PLACE_BYTES);
+}
+
+void raft__change(struct raft_turn *t, const struct raft_event *event)
 {
 	struct raft_core *core = t->core;
 	struct raft_config config = core->config;
@@ -169,9 +179,10 @@ void raft__change(struct raft_turn *t, enum raft_change change, uint64_t id)
 	else if (core->config.index > core->commit)
 		t->update->code = ERR_BUSY;
 	else
-		t->update->code = changed(core, change, id, &config);
+		t->update->code = changed(core, event->change, event->peer, &config);
 	if (t->update->code)
 		return;
+	place(&config, event->known, event->known_count);
 	config.index = core->last_index + 1;
 	raft__config_adopt(core, &config);
 	raft__append_own(t, RAFT_APPEND_CONFIG, 1);

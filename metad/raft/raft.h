@@ -85,6 +85,7 @@ enum {
 	RAFT_INFLIGHT_MAX = RAFT_BOUND_INFLIGHT, /* messages with entries to one member that are not acknowledged */
 	RAFT_MESSAGES_MAX = 3 * RAFT_MEMBERS_MAX,
 	RAFT_DESCRIPTOR_BYTES = 48,
+	RAFT_PLACE_BYTES = 20,
 };
 /* Beyond these a message is malformed: a term or index there would leave no room to go on. */
 #define RAFT_TERM_MAX (UINT64_C(1) << 48)
@@ -93,6 +94,7 @@ enum {
 struct raft_member {
 	uint64_t id; /* 1.. ; rising, never used again, also not for the same host with a new disk */
 	bool voter;  /* else a learner: gets the log, is not counted */
+	uint8_t place[RAFT_PLACE_BYTES]; /* where it is, in the driver's words; zeros: not said. The core carries it */
 };
 
 struct raft_config {
@@ -188,6 +190,9 @@ struct raft_event {
 	uint64_t peer, index, term, count, epoch, differs;
 	uint32_t bytes;
 	enum raft_change change;
+	/* Of a RAFT_CHANGE: where members are, the new one too: taken for those of whom it is not said yet. */
+	const struct raft_member *known;
+	uint32_t known_count;
 	const struct raft_message
 		*message; /* borrowed for the call; as also of SNAPSHOT_TAKEN and _READY, where it is a RAFT_SNAPSHOT */
 };
@@ -318,8 +323,8 @@ void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event 
  * A RAFT_APPEND with append.fill: the driver has bodies up to `last` for it, and says which terms its log has from prev_index (if that is
  * not the base, whose term the core knows) to `last`. Sets prev_term, last and runs; at least one entry goes (none, if room_bytes is 0:
  * then `last` is prev_index), and perhaps fewer than offered: as many as there is room for runs. The driver sets has_config and config
- * if the last is one, and ends a message behind a configuration. False: the log has changed and this message is void; nothing else was
- * looked at then. CHECK: a body is there, and the terms are those that the core knows.
+ * if the last is one, and ends a message behind a configuration. False: this message is void, as the log has changed or its receiver is
+ * removed; nothing else was looked at then. CHECK: a body is there, and the terms are those that the core knows.
  */
 bool raft_fill(const struct raft_core *core, struct raft_message *message, uint64_t last, const struct raft_run *runs,
 	uint32_t run_count);

@@ -66,7 +66,7 @@ bool raft__config_is_sane(const struct raft_config *config);
 void raft__config_adopt(struct raft_core *core, const struct raft_config *config);
 bool raft__config_may_cut(const struct raft_core *core, uint64_t from);
 void raft__config_cut(struct raft_core *core, uint64_t from);
-void raft__change(struct raft_turn *t, enum raft_change change, uint64_t id);
+void raft__change(struct raft_turn *t, const struct raft_event *event);
 void raft__transfer(struct raft_turn *t, uint64_t id);
 void raft__transfer_go(struct raft_turn *t, struct raft_peer *peer); /* when it has all */
 /* An entry of the own term is committed: what older terms left is, too. */

@@ -235,7 +235,7 @@ void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event 
 		raft__on_snapshot_ready(t, event->message);
 		break;
 	case RAFT_CHANGE:
-		raft__change(t, event->change, event->peer);
+		raft__change(t, event);
 		break;
 	case RAFT_TRANSFER:
 		raft__transfer(t, event->peer);

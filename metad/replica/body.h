@@ -7,9 +7,10 @@
 #include "common/base/slice.h"
 #include "metad/raft/raft.h"
 
-enum body_kind { BODY_NOOP = 1, BODY_CONFIG, BODY_COMMANDS };
+/* A configuration is written as BODY_CONFIG_PLACES if it says of any member where it is; whoever decodes it gets BODY_CONFIG. */
+enum body_kind { BODY_NOOP = 1, BODY_CONFIG, BODY_COMMANDS, BODY_CONFIG_PLACES };
 
-enum { BODY_CONFIG_BYTES_MAX = 10 + 9 * RAFT_MEMBERS_MAX };
+enum { BODY_CONFIG_BYTES_MAX = 10 + (9 + RAFT_PLACE_BYTES) * RAFT_MEMBERS_MAX };
 
 uint32_t body_encode_config(const struct raft_config *config, uint8_t out[BODY_CONFIG_BYTES_MAX]);
 

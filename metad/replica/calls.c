@@ -111,6 +111,23 @@ static bool transfer_work(struct replica *r)
 	return true;
 }
 
+/* It leads on, or does not: the next tick sees. */
+static void yielded(void *ctx, int code)
+{
+	(void)ctx, (void)code;
+}
+
+void replica__yield(struct replica *r)
+{
+	uint64_t to;
+
+	if (!replica_hangs(r) || r->core.role != RAFT_LEADER || r->transfer.to)
+		return;
+	to = stall_successor(&r->core, r->core.persisted, 0);
+	if (to)
+		(void)replica_transfer(r, to, yielded, r); /* stopped, or closing */
+}
+
 /* ---- reports ---- */
 
 static void report(struct replica *r)
@@ -132,6 +149,17 @@ void replica__role_update(struct replica *r)
 	if (r->core.role != RAFT_LEADER)
 		r->first_index = 0;
 	report(r);
+}
+
+void replica__role_lost(struct replica *r)
+{
+	if (!r->first_index || r->core.role == RAFT_LEADER)
+		return;
+	r->ready = false;
+	r->first_index = 0;
+	report(r);
+	if (r->transfer.to && r->transfer.begun)
+		transfer_end(r, 0);
 }
 
 /* Behind the first entry of its own term is all that earlier leaders may have acknowledged. */

@@ -214,7 +214,10 @@ static enum body_kind open_body(uint64_t index, struct slice data, struct raft_c
 	return kind;
 }
 
-/* False: it waits until a commit of the table has made room. */
+/*
+ * False: it waits until a commit of the table has made room. One that finds none although it is alone is tried; a snapshot that is given away
+ * makes way first, for the pages that it keeps count as room only without it.
+ */
 static bool has_room(const struct replica *r, uint64_t index, struct slice data)
 {
 	struct kv *kv = table_kv(r->table);
@@ -224,7 +227,12 @@ static bool has_room(const struct replica *r, uint64_t index, struct slice data)
 	uint64_t rows = r->options.rows ? r->options.rows(r->options.ctx, kind, commands) : 0;
 
 	rows += kind == BODY_CONFIG; /* the group's */
-	return kv_admits(kv, r->options.growth_bytes, rows) || kv_is_settled(kv);
+	if (kv_admits(kv, r->options.growth_bytes, rows))
+		return true;
+	if (!kv_is_settled(kv))
+		return false;
+	kv_end_snapshots(kv);
+	return true;
 }
 
 static void apply_one(struct replica *r, uint64_t index, uint64_t term, struct slice data)

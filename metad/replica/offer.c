@@ -48,13 +48,21 @@ static bool leads_still(const struct replica *r)
 	return r->core.role == RAFT_LEADER && r->core.term == r->offer.term;
 }
 
+/* Its rows made way for others: the member is refused what is left of them, and gets another snapshot. */
+static bool has_made_way(const struct offer *o)
+{
+	struct err err;
+
+	return o->rows && kv_snapshot_check(o->rows, &err);
+}
+
 static bool is_over(const struct replica *r)
 {
 	const struct offer *o = &r->offer;
 	const struct raft_peer *peer = peer_of(&r->core, o->message.to);
 	uint64_t now = io_now_ns(r->io);
 
-	if (o->unwanted || !leads_still(r) || !peer || peer->state != RAFT_SENDING_SNAPSHOT)
+	if (o->unwanted || has_made_way(o) || !leads_still(r) || !peer || peer->state != RAFT_SENDING_SNAPSHOT)
 		return true;
 	return now - o->asked_ns > PART_IDLE_MS * ms_ns || part_pace_is_over(&o->pace, now);
 }

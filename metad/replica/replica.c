@@ -66,6 +66,13 @@ static void arm(struct replica *r)
 	io_submit(r->io, &r->timer);
 }
 
+static void look_at_log(struct replica *r)
+{
+	bool waits = r->saving || r->core.persisted < r->core.last_index;
+
+	stall_look(&r->stall, &r->options.raft, io_now_ns(r->io) / 1000000, waits, wal_meta(r->wal)->generation, wal_durable_index(r->wal));
+}
+
 static void on_timer(struct io_op *op)
 {
 	struct replica *r = CONTAINER_OF(op, struct replica, timer);
@@ -74,10 +81,11 @@ static void on_timer(struct io_op *op)
 	if (r->closing || r->stopped)
 		return;
 	r->tick = true;
+	look_at_log(r);
 	arm(r);
 }
 
-static int start(struct replica *r, struct err *err)
+static int boot(struct replica *r, struct err *err)
 {
 	const struct wal_index *index = wal_index(r->wal);
 	struct raft_boot boot = {.term = wal_meta(r->wal)->term,
@@ -105,10 +113,15 @@ static int start(struct replica *r, struct err *err)
 	if (rc)
 		return err_set(err, rc, "%s: the log contradicts itself, or the state is of another", r->options.dir);
 	r->log_epoch = r->core.epoch;
+	return 0;
+}
+
+static void start(struct replica *r)
+{
 	r->started = true;
+	replica__tell_config(r);
 	arm(r);
 	replica__kick(r);
-	return 0;
 }
 
 /* The first entry of a founder is durable: from here on it is as after any restart. */
@@ -122,9 +135,11 @@ static void founded(void *ctx, uint64_t index)
 	if (r->started || r->closing || r->stopped)
 		return;
 	CHECK(index == 1);
-	rc = start(r, &err);
+	rc = boot(r, &err);
 	if (rc)
 		replica__stop(r, rc, err.text);
+	else
+		start(r);
 }
 
 static void found_saved(struct wal_save *save, int code)
@@ -139,7 +154,7 @@ static void found_saved(struct wal_save *save, int code)
 }
 
 /* A founding that was cut off has saved term 1, and no more. */
-static int found(struct replica *r, struct err *err)
+static int check_unused(const struct replica *r, struct err *err)
 {
 	uint64_t term = wal_meta(r->wal)->term;
 
@@ -148,11 +163,30 @@ static int found(struct replica *r, struct err *err)
 			"%s: the log has taken part in a group up to term %" PRIu64
 			": no other can be founded with it",
 			r->options.dir, term);
+	return 0;
+}
+
+static void found(struct replica *r)
+{
 	r->config = r->found;
 	r->saving = true;
 	r->save = (struct wal_save){.term = 1, .vote = wal_meta(r->wal)->vote, .done = found_saved};
 	wal_save(r->wal, &r->save);
-	return 0;
+}
+
+static bool founds(const struct replica *r)
+{
+	return r->options.found && wal_index_last(wal_index(r->wal)) == 0;
+}
+
+void replica_start(struct replica *r)
+{
+	CHECK(!r->begun);
+	r->begun = true;
+	if (founds(r))
+		found(r);
+	else
+		start(r);
 }
 
 static int on_entry(void *ctx, uint64_t index, struct slice data, struct err *err)
@@ -221,12 +255,8 @@ static int open_log(struct replica *r, struct err *err)
 	rc = replica__open_table(r, err);
 	if (!rc)
 		merge_configs(r);
-	if (rc)
-		;
-	else if (r->options.found && wal_index_last(wal_index(r->wal)) == 0)
-		rc = found(r, err);
-	else
-		rc = start(r, err);
+	if (!rc)
+		rc = founds(r) ? check_unused(r, err) : boot(r, err);
 	if (rc && r->table)
 		table_abandon(r->table);
 	if (rc)
@@ -297,6 +327,22 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 	}
 	*ret_replica = r;
 	return 0;
+}
+
+bool replica_is_blank(const struct replica *r)
+{
+	const struct wal_index *index = wal_index(r->wal);
+
+	return !r->options.found && wal_index_last(index) == 0 && index->base_index == 0 && wal_meta(r->wal)->term == 0;
+}
+
+void replica_abandon(struct replica *r)
+{
+	CHECK(!r->begun && !r->stopped);
+	table_abandon(r->table);
+	wal_abandon(r->wal);
+	io_turn_hook_remove(r->io, &r->hook);
+	replica_free(r);
 }
 
 /* ---- ways in ---- */
@@ -428,7 +474,7 @@ void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void 
 {
 	struct list *node;
 
-	CHECK(!r->closing);
+	CHECK(r->begun && !r->closing);
 	r->closing = true;
 	r->closed = closed;
 	r->closed_ctx = ctx;
@@ -467,6 +513,11 @@ const struct raft_core *replica_core(const struct replica *r)
 const struct wal *replica_log(const struct replica *r)
 {
 	return r->wal;
+}
+
+bool replica_hangs(const struct replica *r)
+{
+	return stall_hangs(&r->stall, &r->options.raft);
 }
 
 struct kv *replica_kv(struct replica *r)

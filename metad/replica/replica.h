@@ -19,8 +19,10 @@
  *
  *  7. A member that needs what was trimmed gets the table instead (offer.c, fetch.c): one member at a time, in parts, at a limited rate.
  *     Log and table change together: by the log's slots (table.h).
+ *  8. A log that hangs (stall.h) holds up this replica only: if it leads it hands over, and it stands for no election. That it leads no longer
+ *     it says at once, also while the new term is on its way to such a disk.
  *
- * One thread: that of the loop. No callback comes from inside replica_open, _submit or _receive.
+ * One thread: that of the loop. No callback comes from inside replica_open, _start (but on_config), _submit or _receive.
  */
 #ifndef METAD_REPLICA_REPLICA_H
 #define METAD_REPLICA_REPLICA_H
@@ -100,17 +102,25 @@ struct replica_options {
 	 * before stays open until its index is applied, unless it is withdrawn.
 	 */
 	void (*on_role)(void *ctx, const struct replica_role *role);
+	/* NULL, or who belongs to the group has changed, as the log says it, committed or not: before the first letter that follows from it. */
+	void (*on_config)(void *ctx, const struct raft_config *config);
 	void (*on_stop)(void *ctx, int code, const char *text);
 	void *ctx;
 };
 
 struct replica;
 /*
- * Opens log and table; the group is heard of from the loop. ERR_CORRUPT: the two do not belong to each other. ERR_INVAL: a log that is to be
+ * Opens log and table; nothing is under way before replica_start. ERR_CORRUPT: the two do not belong to each other. ERR_INVAL: a log that is to be
  * founded has taken part in a group, or an option is out of its bounds.
  */
 int replica_open(struct io *io, const struct replica_options *options, struct replica **ret_replica, struct err *err);
-/* What was submitted fails with ERR_STOPPED; waits for log and table, frees. */
+/* Of one that was not started: it neither founds a group nor has it ever said anything in one. */
+bool replica_is_blank(const struct replica *r);
+/* Takes part in the group: a founder writes its first entry. */
+void replica_start(struct replica *r);
+/* For a start that failed elsewhere: of one that was not started. Frees at once. */
+void replica_abandon(struct replica *r);
+/* Of one that was started. What was submitted fails with ERR_STOPPED; waits for log and table, frees. */
 void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void *ctx);
 
 /* Commands that are to become one entry; or a change of the group, which becomes one. */
@@ -118,6 +128,8 @@ struct replica_submit {
 	struct slice data;    /* 1 .. LIMIT_LOG_ENTRY_BYTES - 1; the caller's until done. Of a change: empty */
 	enum raft_change change; /* 0: commands */
 	uint64_t member;         /* whom the change is about */
+	const struct raft_member *known; /* of a change: as raft_event.known; the caller's until done */
+	uint32_t known_count;
 	uint64_t index, term; /* set when it was taken; 0 before */
 	/*
 	 * 0: committed and applied here. ERR_CANCELED: another entry has its place, it will never be applied. ERR_NOT_LEADER, ERR_AGAIN: not
@@ -166,6 +178,8 @@ const struct replica_counts *replica_counts(const struct replica *r);
 /* NULL until the first entry of a founder is durable. */
 const struct raft_core *replica_core(const struct replica *r);
 const struct wal *replica_log(const struct replica *r);
+/* Its log does not answer (stall.h): it does not stand for election, and hands over if it leads. */
+bool replica_hangs(const struct replica *r);
 /* As of replica_applied; NULL between the calls of on_table. */
 struct kv *replica_kv(struct replica *r);
 uint64_t replica_applied(const struct replica *r);

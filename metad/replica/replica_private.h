@@ -6,6 +6,7 @@
 #include "metad/replica/fetch.h"
 #include "metad/replica/offer.h"
 #include "metad/replica/replica.h"
+#include "metad/replica/stall.h"
 
 /* A message that came: its bodies are entries already, so that what is appended is not copied again. */
 struct inbound {
@@ -43,7 +44,8 @@ struct replica {
 	struct table *table; /* NULL: one is closed, another not open yet */
 	struct cache cache;
 	struct raft_core core;
-	bool started; /* the core is there */
+	bool begun;   /* replica_start was called */
+	bool started; /* the core is there, and is stepped */
 	int stopped;  /* 0, or why */
 	bool closing;
 
@@ -61,6 +63,7 @@ struct replica {
 	uint32_t received_count, submit_count;
 	uint64_t received_bytes; /* of bodies */
 	bool tick;
+	struct stall stall;
 	struct fill fills[RAFT_MEMBERS_MAX];
 
 	struct list reads, reads_open, reads_ready; /* struct replica_read: to be asked; asked; confirmed, to be answered when applied */
@@ -83,6 +86,7 @@ struct replica {
 	struct replica_counts counts;
 	/* while booting and closing */
 	struct raft_config config, config_before;
+	struct raft_config told; /* on_config */
 	bool wal_closed, table_closed, table_closing;
 	int close_code;
 	void (*closed)(void *ctx, int code);
@@ -100,6 +104,7 @@ uint64_t replica__look_up(const struct replica *r, const struct raft_message *me
 /* All of the update but term, vote and a snapshot, which are durable now. */
 void replica__finish(struct replica *r);
 int replica__open_table(struct replica *r, struct err *err);
+void replica__tell_config(struct replica *r);
 /* Appends to log and cache; returns the index. */
 uint64_t replica__append(struct replica *r, struct entry *entry);
 
@@ -117,6 +122,10 @@ void replica__end_reader(struct reader *reader);
 /* calls.c: reads, hand-over, reports. */
 void replica__reads_update(struct replica *r);
 void replica__role_update(struct replica *r);
+/* It led and does not any more, as of an update whose term goes to the disk first. */
+void replica__role_lost(struct replica *r);
+/* At a tick: a leader whose log hangs hands over. */
+void replica__yield(struct replica *r);
 bool replica__calls_work(struct replica *r);
 void replica__calls_fail(struct replica *r, int code);
 

@@ -89,10 +89,19 @@ static struct entry *next_entry(struct replica *r, uint64_t index)
 	CHECK_UNREACHABLE();
 }
 
+void replica__tell_config(struct replica *r)
+{
+	if (!r->options.on_config || body_configs_equal(&r->told, &r->core.config))
+		return;
+	r->told = r->core.config;
+	r->options.on_config(r->options.ctx, &r->told);
+}
+
 void replica__finish(struct replica *r)
 {
 	const struct raft_update *u = &r->update;
 
+	replica__tell_config(r);
 	if (u->truncate_from) {
 		wal_cut(r->wal, u->truncate_from);
 		cache_cut(&r->cache, u->truncate_from);
@@ -147,6 +156,7 @@ void replica__step(struct replica *r, const struct raft_event *event)
 	r->saving = true;
 	r->save = (struct wal_save){.term = r->core.term, .vote = r->core.vote, .done = saved};
 	wal_save(r->wal, &r->save);
+	replica__role_lost(r); /* who is told may close */
 }
 
 /* ---- events ---- */
@@ -179,7 +189,8 @@ static void step_message(struct replica *r)
 static void step_submits(struct replica *r)
 {
 	const struct replica_submit *first = LIST_ENTRY(r->submits.next, struct replica_submit, link);
-	struct raft_event event = {.type = RAFT_SUBMIT, .change = first->change, .peer = first->member};
+	struct raft_event event = {.type = RAFT_SUBMIT, .change = first->change, .peer = first->member,
+		.known = first->known, .known_count = first->known_count};
 
 	LIST_FOREACH(it, &r->submits)
 		if (LIST_ENTRY(it, struct replica_submit, link)->change || ++event.count == SUBMITS_A_STEP)
@@ -229,10 +240,19 @@ static void trim(struct replica *r)
 	wal_trim(r->wal, durable < kept ? durable : kept);
 }
 
-static bool work_once(struct replica *r)
+static void step_tick(struct replica *r)
 {
 	struct raft_event tick = {.type = RAFT_TICK};
 
+	trim(r);
+	/* Of any but a leader a tick makes a candidate: not with a log that could not take what it would lead with. */
+	if (!replica_hangs(r) || r->core.role == RAFT_LEADER)
+		replica__step(r, &tick);
+	replica__yield(r);
+}
+
+static bool work_once(struct replica *r)
+{
 	/* First of all what is gone: who is to get it needs something else. */
 	if (step_compacted(r) || replica__fill_work(r) || step_persisted(r) || replica__apply_work(r) ||
 		replica__offer_work(r) || replica__fetch_work(r) || replica__calls_work(r))
@@ -243,8 +263,7 @@ static bool work_once(struct replica *r)
 		step_submits(r);
 	} else if (r->tick) {
 		r->tick = false;
-		trim(r);
-		replica__step(r, &tick);
+		step_tick(r);
 	} else {
 		return false;
 	}

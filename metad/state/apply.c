@@ -253,6 +253,20 @@ static int version_check(struct state *s, const struct state_entry *entry, struc
 	return 0;
 }
 
+uint64_t state_entry_rows(struct state *s, struct slice bytes)
+{
+	uint64_t rows = STATE_ENTRY_OWN_ROWS;
+	struct state_entry entry;
+	struct rcursor r;
+
+	rcursor_init(&r, bytes.data, bytes.len);
+	if (state_entry_decode(&r, &entry))
+		return rows;
+	for (uint32_t i = 0; i < entry.count && state_cmd_decode(&r, &s->cmd) == 0; i++)
+		rows += state_cmd_rows(&s->cmd) + state_session_rows(s, &s->cmd.request) + state_cmd_derived_rows(&s->cmd);
+	return rows;
+}
+
 int state_apply(struct state *s, struct slice bytes, state_result_fn *result, void *ctx, struct err *err)
 {
 	struct state_entry entry;

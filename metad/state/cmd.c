@@ -294,6 +294,7 @@ static void get_register(struct rcursor *r, struct state_cmd *c)
 {
 	struct state_cmd_register *g = &c->register_;
 	uint64_t failed;
+	bool said;
 
 	get_uuid(r, &g->uuid);
 	g->name = get_bytes(r, STATE_TEXT_BYTES - 1);
@@ -314,7 +315,10 @@ static void get_register(struct rcursor *r, struct state_cmd *c)
 		rcursor_copy(r, g->disks[i].salt, STATE_SALT_BYTES);
 		g->disks[i].path = get_bytes(r, STATE_TEXT_BYTES - 1);
 	}
-	failed = rcursor_left(r) ? rcursor_u64(r) : 0;
+	said = rcursor_left(r) > 0;
+	failed = said ? rcursor_u64(r) : 0;
+	if (said && (!failed || (g->disk_count < 64 && failed >> g->disk_count)))
+		r->failed = true; /* of none, or of disks that are not there: nobody writes that */
 	for (uint32_t i = 0; i < g->disk_count; i++)
 		g->disks[i].failed = failed >> i & 1;
 }
@@ -538,7 +542,12 @@ static void put_restored(struct wcursor *w, const struct state_cmd *c)
 static void get_restored(struct rcursor *r, struct state_cmd *c)
 {
 	rcursor_copy(r, c->restored.salt, STATE_SALT_BYTES);
-	c->restored.seen = rcursor_left(r) ? rcursor_u32(r) : 0;
+	c->restored.seen = 0;
+	if (rcursor_left(r)) {
+		c->restored.seen = rcursor_u32(r);
+		if (!c->restored.seen)
+			r->failed = true; /* none are not written */
+	}
 }
 
 static const struct {

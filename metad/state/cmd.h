@@ -76,12 +76,14 @@ enum state_cmd_type {
  *  3: the setting disk.damage_limit.
  *  4: the meta row has a version that builds from before 2, which do not look at the cluster version, refuse.
  *  5: a registration says which disks have failed, and a disk that its server has come back without may be taken out.
+ *  6: such a disk keeps the time when that was first so, however often its server comes back.
  */
 enum {
 	STATE_ENTRY_VERSION = 1,
 	STATE_CLUSTER_OLDEST = 2,  /* whose rules this binary has */
-	STATE_CLUSTER_VERSION = 5, /* to which it raises a cluster */
+	STATE_CLUSTER_VERSION = 6, /* to which it raises a cluster */
 	STATE_CLUSTER_LEFT_OUT = 5, /* from which on state_disk_left_out may hold */
+	STATE_CLUSTER_LEFT_ONCE = 6, /* from which on state_disk.left may be set */
 	STATE_ENTRY_HEADER_BYTES = 16,
 	STATE_CMD_HEADER_BYTES = 8,
 	STATE_COPIES = 256, /* of one command about copies */

@@ -186,7 +186,7 @@ static int check_disk(struct state *s, const struct state_cmd_register *cmd, uin
 static void take_back(struct state_disk *disk)
 {
 	disk->state = disk->state == STATE_DISK_DRAINING ? STATE_DISK_DRAINING : STATE_DISK_UP;
-	disk->out = false;
+	disk->out = disk->left = false;
 	memset(disk->error, 0, sizeof(disk->error));
 }
 
@@ -246,7 +246,8 @@ bool state_disk_left_out(const struct state *s, const struct state_disk *disk)
 
 /*
  * Disks of the server that are up become down, but for those of the list. At most LIMIT_DISKS_PER_SERVER can be up. `came_up`: those that were
- * down with their server are away on their own account from now on.
+ * down with their server are away on their own account from now on; those that were so already go on being it, so that a server that comes and
+ * goes does not keep them for ever. `keep` NULL: the server goes.
  */
 static void disks_down(
 	struct state *s, uint32_t server, bool came_up, const struct state_disk_result *keep, uint32_t keep_count)
@@ -261,10 +262,11 @@ static void disks_down(
 			continue;
 		for (uint32_t j = 0; j < keep_count && !kept; j++)
 			kept = keep[j].status == 0 && keep[j].disk == disk->id;
-		if (kept)
+		if (kept || disk->left)
 			continue;
 		disk->state = STATE_DISK_DOWN;
 		disk->down_ms = s->meta.time_ms;
+		disk->left = keep && s->meta.version >= STATE_CLUSTER_LEFT_ONCE;
 		state__disk_put(s, disk);
 	}
 }

@@ -35,7 +35,7 @@ static void *grow(void *array, uint32_t *cap, uint32_t id, size_t bytes)
 /* Commands keep ids of disks, servers and domains within this; a row beyond it is damage. */
 static bool id_plausible(uint32_t id)
 {
-	return id >= 1 && id <= STATE_SERVERS;
+	return id >= 1 && id < STATE_SERVERS;
 }
 
 static void load_disk(struct state *s, uint32_t id, struct slice value)
@@ -83,6 +83,17 @@ static void load_table(
 	kv_scan_end(&scan);
 }
 
+/* Who indexes by the server of a disk, or asks for its name, relies on that there is one. */
+static void check_fleet(struct state *s)
+{
+	for (uint32_t i = 1; i < s->disk_cap; i++)
+		if (s->disks[i].id && (!state_server_at(s, s->disks[i].server) || !state_domain_at(s, s->disks[i].domain)))
+			state__fault(s, "the row of disk %u names a server or a domain that has no row", i);
+	for (uint32_t i = 1; i < s->server_cap; i++)
+		if (s->servers[i].id && !state_domain_at(s, s->servers[i].domain))
+			state__fault(s, "the row of server %u names a domain that has no row", i);
+}
+
 int state_open(struct state *s, struct kv *kv)
 {
 	struct state_key key;
@@ -111,6 +122,7 @@ int state_open(struct state *s, struct kv *kv)
 		load_table(s, STATE_TABLE_DISK, load_disk);
 		load_table(s, STATE_TABLE_SERVER, load_server);
 		load_table(s, STATE_TABLE_DOMAIN, load_domain);
+		check_fleet(s);
 		state__intents_open(s);
 		state__sessions_load(s);
 		state__restore_open(s);

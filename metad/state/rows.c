@@ -370,7 +370,7 @@ size_t state_disk_encode(const struct state_disk *row, uint8_t out[STATE_ROW_BYT
 	put_text(&w, row->path);
 	put_text(&w, row->error);
 	wcursor_u64(&w, row->down_ms);
-	wcursor_u8(&w, row->out);
+	wcursor_u8(&w, (uint8_t)(row->out | row->left << 1));
 	wcursor_u64(&w, row->out_ms);
 	return row_end(&w);
 }
@@ -394,9 +394,10 @@ int state_disk_decode(struct slice value, uint32_t id, struct state_disk *ret_ro
 	get_text(&r, ret_row->error);
 	ret_row->down_ms = version < 2 ? 0 : rcursor_u64(&r);
 	out = version < 2 ? 0 : rcursor_u8(&r);
-	ret_row->out = out;
+	ret_row->out = out & 1;
+	ret_row->left = out >> 1;
 	ret_row->out_ms = version < 2 ? 0 : rcursor_u64(&r);
-	return row_close(&r, ret_row->state >= STATE_DISK_UP && ret_row->state <= STATE_DISK_FAILED && out <= 1);
+	return row_close(&r, ret_row->state >= STATE_DISK_UP && ret_row->state <= STATE_DISK_FAILED && out <= 3);
 }
 
 size_t state_server_encode(const struct state_server *row, uint8_t out[STATE_ROW_BYTES])

@@ -130,7 +130,8 @@ struct state_disk {
 	uint8_t salt[STATE_SALT_BYTES]; /* of the receipt key of this generation */
 	char path[STATE_TEXT_BYTES];
 	char error[STATE_TEXT_BYTES]; /* why it failed */
-	uint64_t down_ms;             /* state time when it last stopped being up */
+	uint64_t down_ms;             /* state time when it last stopped being up, or its server first came back without it */
+	bool left;                    /* the latter */
 	bool out;                     /* its chunks are rebuilt elsewhere */
 	uint64_t out_ms;              /* state time when that was last decided */
 };

@@ -29,6 +29,7 @@
 
 enum {
 	STATE_COMMAND_ROWS = 1024,
+	STATE_ENTRY_OWN_ROWS = 1, /* beside those of its commands: the meta row */
 	STATE_FORGET_DROPS = 512, /* drop rows that one command forgets */
 	STATE_DROPS_KEPT_MS = 24 * 3600 *
 		1000, /* for a disk that was taken out: longer, and its copies are orphans if it comes back */
@@ -172,6 +173,8 @@ uint32_t state_cmd_rows(const struct state_cmd *cmd);
 uint32_t state_cmd_derived_rows(const struct state_cmd *cmd);
 /* As how many of them the row of its session counts, which grows by the replies that its client still waits for. */
 uint32_t state_session_rows(const struct state *s, const struct state_request *request);
+/* The most rows that apply of this entry writes, all of these together. What is malformed is for apply to say. */
+uint64_t state_entry_rows(struct state *s, struct slice bytes);
 
 /*
  * 0, or why nothing that was read since may be believed: the table failed, or a row was damaged. Whoever answers a read

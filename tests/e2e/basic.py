@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """basic: every command of craton over real daemons: plain, over epoll, and with every byte through the trivial transform."""
 
+import base64
 import json
 import os
 import random
@@ -68,7 +69,7 @@ def nothing_to_tell(store, rng):
     write_random(small, 10, rng)
     store.run("mkdir", "/n")
     store.run("put", small, "/n/f")
-    for words in (["mkdir", "/n/d"], ["ln", "/n/f", "/n/g"], ["mv", "/n/g", "/n/h"], ["truncate", "/n/h"], ["policy", "set", "/n", "rs-1-2"],
+    for words in (["mkdir", "/n/d"], ["ln", "/n/f", "/n/g"], ["mv", "/n/g", "/n/h"], ["truncate", "-s", "1", "/n/h"], ["policy", "set", "/n", "rs-1-2"],
                   ["rm", "-r", "/n"], ["rm", "-f", "/n"]):
         check(store.run(*words, "--json") == b"{}\n", f"{words} --json")
 
@@ -140,7 +141,7 @@ def links_and_lengths(store, rng):
     store.run("rm", "/cut")
     store.run("get", "/cut-too", out)
     check(open(out, "rb").read() == data[:5000007] + bytes(12 * MIB - 5000007), "shorter, then longer with zeros")
-    store.run("truncate", "/cut-too")
+    store.run("truncate", "--size", "0", "/cut-too")
     store.run("get", "/cut-too", out)
     check(os.path.getsize(out) == 0, "truncated to nothing")
     store.run("rm", "/cut-too")
@@ -171,7 +172,7 @@ def links_and_lengths(store, rng):
     r = store.craton("put", "-x", other, "/linked/two", check=False)
     check(r.returncode == 1 and b"exists" in r.stderr, f"put -x to a link: {r.stderr}")
     store.run("rm", "-r", "/linked")
-    for words in (("cat", "/symbolic"), ("truncate", "/symbolic"), ("truncate", "/none"), ("ln", "/none", "/x"), ("ln", "-s", "a", "/symbolic")):
+    for words in (("cat", "/symbolic"), ("truncate", "-s", "1", "/symbolic"), ("truncate", "-s", "1", "/none"), ("ln", "/none", "/x"), ("ln", "-s", "a", "/symbolic")):
         r = store.craton(*words, check=False)
         check(r.returncode == 1 and words[-1].encode() in r.stderr + r.stdout or b"/none" in r.stderr, f"{words}: {r.stderr}")
     store.run("rm", "/symbolic")
@@ -203,6 +204,41 @@ def documented(store):
     check(len(shown) > 50 and "version" in shown, f"fields of status --json: {shown}")
     check(not [n for n in shown if f"`{n}`" not in page], f"not in docs/cli.md: {[n for n in shown if f'`{n}`' not in page]}")
     check(shown <= text, f"not in status --help: {shown - text}")
+
+
+def odd_names(store):
+    """Any bytes but NUL and '/': JSON gives them back, also where they are no UTF-8."""
+    name, target, small = b"r\xe9sum\xe9 \"1\" \xf0\x9f\n", b"../\xff", store.path("small")
+    store.run("mkdir", b"/odd")
+    store.run("put", small, b"/odd/" + name)
+    store.run("ln", "-s", target, b"/odd/link")
+    lines = [json.loads(line) for line in store.run("ls", "--json", "/odd").splitlines()]
+    check("name_base64" not in lines[0] and base64.b64decode(lines[1]["name_base64"]) == name, f"ls: {lines}")
+    shown = store.json("stat", b"/odd/" + name)
+    check(base64.b64decode(shown["path_base64"]) == b"/odd/" + name and shown["path"].startswith("/odd/r\ufffdsum"), f"stat: {shown}")
+    check(base64.b64decode(store.json("inspect", b"/odd/" + name)["path_base64"]) == b"/odd/" + name, "inspect")
+    check(base64.b64decode(store.json("stat", "/odd/link")["target_base64"]) == target, "target of a link")
+    store.run("rm", base64.b64decode(shown["path_base64"]))
+    store.run("rm", "-r", "/odd")
+
+
+def masks(store):
+    """Directories have the mode that the caller's umask leaves."""
+    before = os.umask(0o027)
+    store.run("mkdir", "/masked")
+    store.run("mkdir", "-p", "/masked/a/b")
+    store.run("put", "-p", store.path("small"), "/masked/c/small")
+    os.umask(before)
+    modes = {path: oct(store.json("stat", path)["mode"]) for path in ("/masked", "/masked/a", "/masked/a/b", "/masked/c")}
+    check(set(modes.values()) == {"0o750"}, f"modes {modes}")
+    store.run("rm", "-r", "/masked")
+
+
+def logs(store):
+    lines = [json.loads(line) for line in store.run("local", "logs", store.store, "--json").splitlines()]
+    text = store.run("local", "logs", store.store, "chunkd-2").decode().splitlines()
+    check([line["daemon"] for line in lines if " ready " in line["line"]] == store.names(), f"local logs --json: {lines[:3]}")
+    check(text and [line["line"] for line in lines if line["daemon"] == "chunkd-2"][:len(text)] == text, "the lines of one daemon")
 
 
 def survive(store):
@@ -279,6 +315,9 @@ def run(label, env, conf=""):
     pipes(store, rng)
     if label == "plain":
         odd_places(store)
+        odd_names(store)
+        masks(store)
+        logs(store)
     benchmarks(store)
     config(store)
     survive(store)

@@ -60,6 +60,9 @@ def init():
     run("cluster", "init", "c", "--metad", "localhost:7000", code=2, say="not an address")
     run("cluster", "init", "c", "--metad", "10.0.0.1:7000", code=2, say="add --plaintext")
     run("cluster", "raise", "c", code=2, say="there is init")
+    run("cluster", "init", "c", "--metad", "127.0.0.1:1,127.0.0.1:2", code=2, say="name one, three or five")
+    run("cluster", "init", "c", "--metad", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:1", code=2, say="not an address")
+    run("cluster", "init", "c", "--metad", "127.0.0.1:1,127.0.0.1:2,10.0.0.1:3", code=2, say="add --plaintext")
     run("cluster", "init", "no/such/c", "--metad", "127.0.0.1:7000", code=1, say="cannot make the directory")
     check(not os.path.exists(path("c")), "a refused init leaves nothing")
     made = json.loads(run("cluster", "init", "c", "--metad", "127.0.0.1:0", "--json", code=2) or "{}")
@@ -72,6 +75,22 @@ def init():
     check(open(path("c/secret"), encoding="ascii").read() == secret, "the secret is the same")
     made = json.loads(run("cluster", "init", "other", "--metad", "10.0.0.1:7000", "--plaintext", "--json"))
     check("plaintext = yes\n" in open(path(made["config"]), encoding="ascii").read(), "plaintext")
+
+
+def group():
+    run("cluster", "init", "g", "--metad", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3")
+    os.mkdir(path("m-g"))
+    base = ("craton-metad", "-c", "g/craton.conf", "--dir", "m-g", "--name", "metad-2")
+    for args, code, say in (
+            ((), 2, "--listen is missing"),
+            (("--listen", "127.0.0.1:0"), 2, "--replica is missing"),
+            (("--listen", "127.0.0.1:0", "--replica", "4"), 1, "or with --join, if it is to be added to a group"),
+            (("--listen", "127.0.0.1:0", "--replica", "2"), 1, "start it with --found, once"),
+            (("--listen", "127.0.0.1:0", "--replica", "2", "-c", "c/craton.conf"), 1, "or with --join")):
+        refused = daemon(*base, *args)
+        complaint = refused.communicate(timeout=60)[1]
+        check(refused.returncode == code and say in complaint, f"{args}: exit {refused.returncode}: {complaint}")
+    check("log" not in os.listdir(path("m-g")), "a refused start leaves nothing")
 
 
 def disks():
@@ -133,6 +152,7 @@ def serving():
 
 try:
     init()
+    group()
     disks()
     serving()
 finally:

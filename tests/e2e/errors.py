@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """errors: what bad input gets: one line that names cause and next step, exit 2 for usage and 1 for failure, no state changed."""
 
+import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -31,7 +33,8 @@ def expect(what, argv, code, *words, env=None):
     if not first:
         problems.append("no line on stderr")
     problems += [f"'{w}' is not named" for w in words if w.lower() not in text.lower()]
-    if len(text.strip().splitlines()) > (2 if code == USAGE else 1):
+    lines = [line for line in text.strip().splitlines() if " WARN " not in line] # of a daemon's log, what it waits for
+    if len(lines) > (2 if code == USAGE else 1):
         problems.append("more than one line")
     if problems:
         failures.append(f"{what}: {'; '.join(problems)}: {text.strip()!r}")
@@ -55,6 +58,7 @@ def usage(store):
            env=store.env)
     expect("too few words", [craton, "put", "a"], USAGE, "SOURCE", env=store.env)
     expect("too many words", [craton, "mv", "a", "b", "c"], USAGE, "FROM", env=store.env)
+    expect("truncate to what", [craton, "truncate", "/dir/file"], USAGE, "--size is missing", env=store.env)
     expect("bad size", [craton, "bench", "put", "--size", "12Q"], USAGE, "12Q", env=store.env)
     expect("size out of range", [craton, "bench", "put", "--size", "1"], USAGE, "size", env=store.env)
     expect("bench meta nowhere", [craton, "bench", "meta", store.path("nowhere")], FAILED, "nowhere", env=store.env)
@@ -103,7 +107,7 @@ def paths(store):
     store.run("mkdir", "/only")
     store.run("ln", "-s", "dir/file", "/only/link")
     expect("cat of a link", [craton, "cat", "/only/link"], FAILED, "/only/link: is a symbolic link", "what it leads to", env=store.env)
-    expect("truncate of a link", [craton, "truncate", "/only/link"], FAILED, "/only/link: is a symbolic link", "what it leads to", env=store.env)
+    expect("truncate of a link", [craton, "truncate", "--size", "0", "/only/link"], FAILED, "/only/link: is a symbolic link", "what it leads to", env=store.env)
     expect("inspect of a link", [craton, "inspect", "/only/link"], FAILED, "symbolic link", env=store.env)
     expect("get of a link", [craton, "get", "/only/link", store.path("x")], FAILED, "symbolic link", env=store.env)
     expect("name taken", [craton, "ln", "/dir/file", "/only/link"], FAILED, "/only/link: already exists", env=store.env)
@@ -113,6 +117,93 @@ def paths(store):
         failures.append("a bench get that failed has left its files")
     expect("file as directory", [craton, "mkdir", "/dir/file/sub"], FAILED, "directory", env=store.env)
     expect("directory as file", [craton, "cat", "/dir"], FAILED, "directory", env=store.env)
+
+
+def many_paths(store):
+    """What is wrong with one path is said, and the others are dealt with all the same."""
+    def each(words, complaints, code=FAILED):
+        done = store.craton(*words, check=False)
+        lines = done.stderr.decode().splitlines()
+        if done.returncode != code or len(lines) != len(complaints) or any(c not in line for c, line in zip(complaints, lines)):
+            failures.append(f"{words}: exit {done.returncode}: {lines}")
+        return done.stdout
+
+    each(["mkdir", "/many", "/many", "/many/b", "/no/way", "/many/c"], ["mkdir /many: already", "/no/way"])
+    for name in ("one", "two", "c/three"):
+        store.run("put", "-p", store.path("source"), f"/many/{name}")
+    shown = each(["stat", "/many/none", "/many/one", "/many/nil", "/many/two"], ["/many/none", "/many/nil"])
+    if shown.count(b"size   1000") != 2:
+        failures.append(f"stat of what is there, beside what is not: {shown}")
+    each(["truncate", "--size", "5", "/many/none", "/many/two"], ["/many/none"])
+    if store.json("stat", "/many/two")["size"] != 5:
+        failures.append("truncate has stopped at what is not there")
+    said = each(["rm", "--json", "/many/none", "/many/one", "/many/b", "/many/two"], ["/many/none", "/many/b is a directory"])
+    if [list(json.loads(line)) for line in said.splitlines()] != [["error"], ["error"]] or store.run("ls", "-1", "/many") != b"b\nc\n":
+        failures.append(f"rm has stopped at what it cannot remove: {said}")
+    shown = each(["ls", "-1", "/many", "/none", "/many/c/three", "/many/c"], ["/none"])
+    if shown != b"/many:\nb\nc\n/many/c/three\n\n/many/c:\nthree\n":
+        failures.append(f"ls of several paths: {shown}")
+    shown = each(["ls", "--json", "/many", "/many/c"], [], code=0)
+    if [json.loads(line)["name"] for line in shown.splitlines()] != ["/many/b", "/many/c", "/many/c/three"]:
+        failures.append(f"ls --json of several paths: {shown}")
+    trees(store, each)
+    each(["rm", "-r", "/", "/many/c/../..", "/many"], ["/ is the root", "/many/c/../.. is the root"])
+
+
+def trees(store, each):
+    """What cannot be copied of a tree is named and counted, and the rest is copied."""
+    tree, out = store.path("many-tree"), store.path("many-out")
+    os.makedirs(os.path.join(tree, "sub"))
+    for name in ("one", "sub/two", "three"):
+        write_random(os.path.join(tree, name), 1000, random.Random(2))
+    for name in ("gone", "sub/gone"):
+        os.symlink("nowhere", os.path.join(tree, name))
+    for words in (["put", "-r", tree, "/many/"], ["put", "-r", store.path("nil"), tree, "/many/"]):
+        done = store.craton(*words, check=False)
+        lines = done.stderr.decode().splitlines()
+        failed = 2 + (len(words) == 5)
+        if done.returncode != FAILED or len(lines) != failed + 1 or f"{failed} not copied, 3 copied" not in lines[-1] or "gone" not in done.stderr.decode():
+            failures.append(f"{words}: exit {done.returncode}: {lines}")
+    if sorted(store.run("ls", "-r", "-1", "/many/many-tree").split()) != [b"one", b"sub", b"sub/two", b"three"]:
+        failures.append(f"put -r has stopped at what it cannot read: {store.run('ls', '-r', '-1', '/many')}")
+    os.makedirs(os.path.join(out, "many-tree/one/in-the-way"))
+    each(["get", "-r", "/many/many-tree", out], ["/one: ", "1 not copied, 2 copied"])
+    said = each(["get", "-r", "--json", "/many/nil", "/many/many-tree", out], ["/many/nil", "/one: "])
+    if json.loads(said.splitlines()[-1]) != {"files": 2, "bytes": 2000, "failed": 2}:
+        failures.append(f"get -r --json, with failures: {said}")
+    if any(not os.path.isfile(os.path.join(out, "many-tree", name)) for name in ("sub/two", "three")):
+        failures.append("get -r has stopped at what it cannot write")
+    with open(store.path("in-the-way"), "w", encoding="utf-8") as f:
+        f.write("a file")
+    each(["get", "-r", "/many/many-tree", "/many/c", store.path("in-the-way")], ["not a directory"])
+    each(["get", "-r", "/many/many-tree", store.path("in-the-way")], ["is a directory, and"])
+
+
+def slashes(store):
+    """"/file/" is nothing that is there: for any command, and nothing is changed."""
+    store.run("mkdir", "-p", "/slash/dir")
+    store.run("put", store.path("source"), "/slash/file")
+    store.run("ln", "-s", "dir", "/slash/link")
+    file, out, craton = "/slash/file/", store.path("slash-out"), craton_program()
+    before = store.run("ls", "-r", "--json", "/slash")
+    for words in (["get", file, out], ["cat", file], ["stat", file], ["ls", file], ["rm", file], ["rm", "-r", file + "."], ["inspect", file],
+                  ["truncate", "--size", "1", file], ["mv", file, "/slash/x"], ["mv", "/slash/file", "/slash/x/"], ["ln", file, "/slash/x"],
+                  ["ln", "/slash/file", "/slash/x/"], ["ln", "-s", "file", "/slash/x/"], ["put", store.path("source"), file]):
+        expect("a file as directory", [craton, *words], FAILED, "/slash/", "director", env=store.env)
+    expect("a link as directory", [craton, "stat", "/slash/link/"], FAILED, "/slash/link/: is a symbolic link", env=store.env)
+    if os.path.exists(out) or store.run("ls", "-r", "--json", "/slash") != before:
+        failures.append("a file that was taken for a directory was changed, or copied")
+    # as cp and mv do: the directory itself, not what it holds
+    into = store.path("slash-into")
+    os.mkdir(into)
+    store.run("get", "-r", "/slash/dir/", into)
+    store.run("mv", "/slash/dir/", "/slash/moved/")
+    store.run("mv", "/slash/moved/", "/slash/dir")
+    store.run("mkdir", "/slash/into")
+    store.run("mv", "/slash/dir/", "/slash/into")
+    if os.listdir(into) != ["dir"] or store.run("ls", "-r", "-1", "/slash/into") != b"dir\n":
+        failures.append(f"a directory with a slash behind it: {os.listdir(into)}")
+    store.run("rm", "-r", "/slash")
 
 
 def destinations(store):
@@ -138,6 +229,17 @@ def destinations(store):
         failures.append("get to a pipe: the pipe is gone, or nothing came through")
 
 
+def interrupted_benches(store):
+    """A benchmark that is interrupted leaves nothing."""
+    for words in (["latency", "--count", "1000000", "--file-size", "4K"], ["put", "--size", "1T"]):
+        bench = subprocess.Popen([craton_program(), "bench", *words], env=store.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: b".bench\n" in store.run("ls", "-1", "/") or bench.poll() is not None, "the benchmark's directory")
+        bench.send_signal(signal.SIGINT)
+        said = bench.communicate(timeout=120)[1]
+        if bench.returncode != FAILED or b"interrupted" not in said or b".bench\n" in store.run("ls", "-1", "/"):
+            failures.append(f"bench {words[0]}, interrupted: exit {bench.returncode}, left {store.run('ls', '-r', '-1', '/')}: {said!r}")
+
+
 def interrupts(store):
     """^C and a reader that has gone end it at once, by the signal, with nothing half done left behind."""
     craton = craton_program()
@@ -152,15 +254,14 @@ def interrupts(store):
 
     folder = store.path("interrupted")
     os.mkdir(folder)
-    servers = [store.pid(name) for name in store.chunkds()]
-    for pid in servers: # so that it cannot end before it is told
-        os.kill(pid, signal.SIGSTOP)
+    for name in store.chunkds(): # so that it cannot end before it is told
+        store.signal(name, signal.SIGSTOP)
     get = subprocess.Popen([craton, "get", "/dir/file", os.path.join(folder, "file")], env=store.env, stderr=subprocess.PIPE)
     wait_until(lambda: os.listdir(folder) or get.poll() is not None, "the temporary file of a get")
     get.send_signal(signal.SIGINT)
     said = get.communicate(timeout=60)[1]
-    for pid in servers:
-        os.kill(pid, signal.SIGCONT)
+    for name in store.chunkds():
+        store.signal(name, signal.SIGCONT)
     if get.returncode != -signal.SIGINT or said or os.listdir(folder):
         failures.append(f"get, interrupted: exit {get.returncode}, left {os.listdir(folder)}: {said!r}")
 
@@ -193,7 +294,8 @@ def configuration(store):
         s.bind(("127.0.0.1", 0))
         closed = s.getsockname()[1]
     down = "".join(f"metad = 127.0.0.1:{closed}\n" if line.startswith("metad =") else line + "\n" for line in good.splitlines())
-    expect("store down", [craton, "ls", "-c", with_conf(down), "--timeout", "500ms"], FAILED, "metad", env=store.env)
+    expect("store down", [craton, "rm", "/a", "/b", "-c", with_conf(down), "--timeout", "500ms"], FAILED, f"metad at 127.0.0.1:{closed} does not answer",
+           "after 500 ms", "craton local up", "bad.conf", env=store.env)
 
 
 def daemons(store):
@@ -271,11 +373,25 @@ def several_at_once(store):
 
 def too_few(store):
     """A store in which nothing can be written says so at once."""
-    where = store.path("alone")
-    said = store.run("local", "up", where, "--chunkd", "1", "--capacity", "256M")
-    store.run("local", "down", where)
-    if b"But: " not in said or b"no-placement" not in said:
+    where = store.path("it's alone")
+    said = store.run("local", "up", where, "--chunkd", "1", "--capacity", "256M").decode()
+    if "But: " not in said or "no-placement" not in said:
         failures.append(f"local up of one chunk server for rs-4-2: {said!r}")
+    # its hints can be typed, whatever the folder is called
+    hint = re.search("export CRATON_CONF=.*", said).group()
+    craton = craton_program()
+    done = subprocess.run(["sh", "-c", f"{hint}; exec '{craton}' local status \"${{CRATON_CONF%/*}}\""], capture_output=True, check=False)
+    if done.returncode or b"metad-1    running" not in done.stdout:
+        failures.append(f"{hint}: {done.stderr!r}")
+    expect("another policy", [craton, "local", "up", where, "--policy", "rs-8-3"], FAILED, "set / rs-8-3 -c '/")
+    env = {**store.env, "CRATON_CONF": os.path.join(where, "craton.conf")}
+    for words in (["put", "--size", "4M", "--streams", "2"], ["put", "--keep", "--size", "4M", "--path", "/some/where"], ["get", "--size", "4M"],
+                  ["latency", "--count", "2", "--file-size", "4K"]):
+        expect("bench without room", [craton, "bench", *words], FAILED, "failure domains", env=env)
+    left = subprocess.run([craton, "ls", "-r", "-1", "/"], env=env, capture_output=True, check=True).stdout
+    if left != b"some/\n" and left != b"some\n":
+        failures.append(f"benchmarks that have failed leave {left!r}")
+    store.run("local", "down", where)
 
 
 def main():
@@ -292,7 +408,10 @@ def main():
     if store.run("ls", "-r", "/") != before:
         failures.append("bad input changed the store")
     paths(store)
+    many_paths(store)
+    slashes(store)
     destinations(store)
+    interrupted_benches(store)
     interrupts(store)
     several_at_once(store)
     for f in failures:

@@ -7,9 +7,24 @@ import random
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from localstore import LocalStore, sha256_file, write_random
+from localstore import LocalStore, sha256_file, wait_until, write_random
 
 MIB = 1 << 20
+
+
+def to_the_brim(store, rng):
+    """Ever smaller files, until none fits: then df has nothing to offer."""
+    source = store.path("brim")
+    for size in (16 * MIB, MIB, 3):
+        write_random(source, size, rng)
+        for i in range(1000):
+            done = store.craton("put", source, f"/brim-{size}-{i}", check=False)
+            if done.returncode:
+                break
+        else:
+            raise SystemExit(f"FAILED: {i + 1} files of {size} bytes went into a store that had no room for more of {size * 16}")
+    # chunk servers tell metad every second
+    wait_until(lambda: store.json("df")["available_bytes"] == 0, "df to offer nothing where nothing fits")
 
 
 def main():
@@ -18,6 +33,9 @@ def main():
     source = store.path("source")
     write_random(source, 100 * MIB, rng)
     digest = sha256_file(source)
+    df = store.json("df")
+    if not 0.8 * 4 / 6 * df["free_bytes"] < df["available_bytes"] < 0.96 * 4 / 6 * df["free_bytes"]:
+        raise SystemExit(f"FAILED: without the reserve for repair four sixths of the free space hold user data, and df says {df}")
     stored = 0
     for i in range(40): # 6 x 256 MiB raw hold less than 1.1 GiB of user data
         done = store.craton("put", source, f"/f{i}", check=False)
@@ -27,8 +45,8 @@ def main():
     else:
         raise SystemExit("FAILED: 40 x 100 MiB went into 1.5 GiB of raw space")
     text = done.stderr.decode(errors="replace").strip()
-    if "room" not in text and "space" not in text:
-        raise SystemExit(f"FAILED: the error does not speak of space: {text}")
+    if ("room" not in text and "space" not in text) or "gc.grace" not in text:
+        raise SystemExit(f"FAILED: the error does not speak of space, and of when it comes back: {text}")
     if not stored:
         raise SystemExit("FAILED: nothing fitted at all")
     if store.craton("stat", f"/f{stored}", check=False).returncode == 0:
@@ -37,6 +55,9 @@ def main():
         store.run("get", f"/f{i}", store.path("out"))
         if sha256_file(store.path("out")) != digest:
             raise SystemExit(f"FAILED: /f{i} came back different")
+    if store.json("df")["free_bytes"] == 0:
+        raise SystemExit("FAILED: nothing is left for repair")
+    to_the_brim(store, rng)
     store.run("mkdir", "/still")
     store.run("mv", "/f0", "/still/f0")
     if len(store.up_servers()) != 6:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from localstore import LocalStore, sha256_file, wait_until, write_random
@@ -72,7 +73,7 @@ def names(m):
     refused(errno.ENOENT, os.unlink, m / "two")
     refused(errno.EOPNOTSUPP, os.mkfifo, m / "pipe")
     usage = os.statvfs(m.path)
-    check(usage.f_blocks > 0 and usage.f_bfree > 0 and usage.f_namemax == 255, f"statvfs: {usage}")
+    check(usage.f_blocks > 0 and usage.f_bfree > usage.f_bavail > 0 and usage.f_namemax == 255, f"statvfs: {usage}") # some is for repair
     check(0 < usage.f_ffree == usage.f_favail < usage.f_files, f"room for more files: {usage}")
 
 
@@ -435,6 +436,35 @@ def away(store):
     check(code == 0 and not said, f"end: exit {code}: {said}")
 
 
+def children(store):
+    """A child ends, and so closes what its parent has open: it waits for what it wrote itself, and for nothing else."""
+    m = Mounted(store, options=("--timeout", "20s"))
+
+    def child(script, fd):
+        subprocess.run(["sh", "-c", script.format(fd)], pass_fds=(fd,), check=True)
+
+    fd = os.open(m / "inherited", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for i in range(20): # more than are told apart
+        child(f"echo child {i} >&{{}}", fd)
+        want = b"".join(b"child %d\n" % n for n in range(i + 1))
+        check(store.run("cat", "/inherited") == want, f"what child {i} wrote is there when it has ended")
+    os.write(fd, b"parent\n")
+    store.kill9("metad-1")
+    # had it tried to commit in vain, the parent would hear of it
+    started = time.monotonic()
+    child("true", fd)
+    check(time.monotonic() - started < 15, "a child that has not written waits for a metad that is away")
+    store.start("metad-1")
+    store.wait_up()
+    os.fsync(fd)
+    check(store.json("stat", "/inherited")["complete"] is False, "synced, and still open")
+    child("true", fd)
+    os.close(fd)
+    check(store.run("cat", "/inherited") == want + b"parent\n" and store.json("stat", "/inherited")["complete"], "what the parent wrote")
+    code, said = m.end()
+    check(code == 0 and not said, f"end: exit {code}: {said}")
+
+
 def wrong_places(store):
     def says(what, *args, code=1):
         done = store.craton(*args, check=False)
@@ -451,7 +481,7 @@ def wrong_places(store):
     says("nothing is mounted", "umount", empty)
     says("use umount", "umount", "/proc")
     store.run("local", "down", store.store)
-    says("is the store up", "mount", "--timeout", "500ms", empty)
+    says("does not answer", "mount", "--timeout", "500ms", empty)
     check(not is_mounted(empty), "a mount of a store that is down")
     store.run("local", "up", store.store)
 
@@ -481,6 +511,7 @@ def main():
     hosts(store)
     ends(store, rng)
     away(store)
+    children(store)
     wrong_places(store)
     print("mount: ok")
 

@@ -104,7 +104,7 @@ static void begin(struct world *w, bool leads)
 	static const struct raft_options options = {
 		.id = SELF, .heartbeat_ms = 50, .election_ms = 250, .message_bytes = 1000, .inflight_bytes = 4000, .seed = 1};
 	const struct raft_boot boot = {.term = 3, .last_index = 6, .runs = runs, .run_count = 2, .commit = 2,
-		.config = {.index = 1, .count = 3, .members = {{1, true}, {2, true}, {3, true}}, .last_id = 3}};
+		.config = {.index = 1, .count = 3, .members = {{.id = 1, .voter = true}, {.id = 2, .voter = true}, {.id = 3, .voter = true}}, .last_id = 3}};
 	struct raft_event campaign = {.type = RAFT_CAMPAIGN}, submit = {.type = RAFT_SUBMIT, .count = 3};
 	struct raft_message voted = {.type = RAFT_VOTED, .from = 2, .to = SELF, .term = 4, .voted = {.granted = true, .pre = true}};
 

@@ -51,7 +51,7 @@ static inline int try_start(const char *secret, const char *const *disks, size_t
 		.disk_count = count,
 		.capacity_bytes = 64 << 20,
 		.listen = sim_host_addr(b->host, 7100),
-		.metad = b->m.options.listen,
+		.metads = {.count = 1, .addrs = {b->m.options.listen}},
 		.cluster = metad_bed_cluster,
 		.backend = &kv_mem,
 		.log_segment_bytes = 1 << 20,

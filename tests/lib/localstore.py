@@ -56,9 +56,10 @@ class Failure(Exception):
 
 
 class LocalStore:
-    def __init__(self, chunkd=6, policy="rs-4-2", capacity="8G", env=None, where=None):
+    def __init__(self, chunkd=6, policy="rs-4-2", capacity="8G", env=None, where=None, metad=1):
         self.dir = tempfile.mkdtemp(prefix="craton-test-", dir=where or os.environ.get("CRATON_TEST_DIR") or "/var/tmp")
         self.count = chunkd
+        self.metad_count = metad
         self.env = {**os.environ, **(env or {})}
         self.store = os.path.join(self.dir, "store")
         self.env["CRATON_CONF"] = os.path.join(self.store, "craton.conf")
@@ -66,7 +67,8 @@ class LocalStore:
         atexit.register(self.destroy)
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(sig, lambda *_: sys.exit(1))
-        self.run("local", "up", self.store, "--chunkd", str(chunkd), "--policy", policy, "--capacity", capacity)
+        self.run("local", "up", self.store, "--chunkd", str(chunkd), "--policy", policy, "--capacity", capacity,
+                 *(["--metad", str(metad)] if metad > 1 else []))
 
     def destroy(self):
         if not self.alive:
@@ -82,7 +84,10 @@ class LocalStore:
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def names(self):
-        return ["metad-1"] + self.chunkds()
+        return self.metads() + self.chunkds()
+
+    def metads(self):
+        return [f"metad-{i}" for i in range(1, self.metad_count + 1)]
 
     def chunkds(self):
         return [f"chunkd-{i}" for i in range(1, self.count + 1)]
@@ -93,7 +98,7 @@ class LocalStore:
         done = subprocess.run([craton_program(), *args], env=self.env, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=timeout,
                               check=False, **kwargs)
         if check and done.returncode != 0:
-            raise Failure(f"craton {' '.join(args)}: exit {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+            raise Failure(f"craton {' '.join(map(str, args))}: exit {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
         return done
 
     def run(self, *args, **kwargs):
@@ -119,11 +124,15 @@ class LocalStore:
         except (OSError, ValueError, IndexError):
             return 0
 
-    def kill9(self, name):
+    def signal(self, name, number):
+        """To a daemon that runs: 0 is no process but all of our own group."""
         pid = self.pid(name)
         if not pid:
             raise Failure(f"{name} does not run")
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
+
+    def kill9(self, name):
+        self.signal(name, signal.SIGKILL)
         wait_until(lambda: not self.pid(name), f"{name} to be gone")
 
     def start_one(self, name):

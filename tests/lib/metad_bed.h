@@ -436,7 +436,8 @@ static inline int bed_register(struct metad_bed *bed, uint32_t i, const uint8_t 
 	return 0;
 }
 
-enum { BED_BEAT_FAILED = 1, BED_BEAT_STOPPING = 2, BED_BEAT_FULL = 4 };
+enum { BED_BEAT_FAILED = 1, BED_BEAT_STOPPING = 2, BED_BEAT_FULL = 4, BED_BEAT_SPLINTERED = 8, BED_BEAT_BY_CLASS = 16 };
+/* Splintered: no room for chunks beyond 64 KiB. By class: as older chunk servers say it; there is room in medium segments only. */
 
 /* True: it is told to register again. */
 static inline bool bed_beat(struct metad_bed *bed, uint32_t i, int flags)
@@ -444,13 +445,17 @@ static inline bool bed_beat(struct metad_bed *bed, uint32_t i, int flags)
 	struct metad_bed_server *s = &bed->servers[i];
 	Craton__HeartbeatRequest req = CRATON__HEARTBEAT_REQUEST__INIT;
 	Craton__DiskBeat beat = CRATON__DISK_BEAT__INIT, *beats[] = {&beat};
-	uint64_t free_bytes[3] = {50ull << 30, 50ull << 30, 50ull << 30};
+	uint64_t free_bytes[6] = {50ull << 30, 50ull << 30, 50ull << 30, 50ull << 30, 50ull << 30, 50ull << 30};
 	uint8_t uuid[16] = {(uint8_t)i}, mac[32];
 	char error[] = "EIO on read";
 	Craton__HeartbeatReply *reply;
 
 	if (flags & BED_BEAT_FULL)
 		memset(free_bytes, 0, sizeof(free_bytes));
+	if (flags & BED_BEAT_SPLINTERED)
+		free_bytes[5] = 0;
+	if (flags & BED_BEAT_BY_CLASS)
+		free_bytes[0] = free_bytes[2] = 0;
 	req.server = s->server;
 	req.server_uuid = bed_bytes(uuid, sizeof(uuid));
 	req.stopping = flags & BED_BEAT_STOPPING;
@@ -460,7 +465,7 @@ static inline bool bed_beat(struct metad_bed *bed, uint32_t i, int flags)
 	beat.generation = s->generation;
 	beat.capacity_bytes = 100ull << 30;
 	beat.free_bytes = free_bytes;
-	beat.n_free_bytes = 3;
+	beat.n_free_bytes = flags & BED_BEAT_BY_CLASS ? 3 : ARRAY_COUNT(free_bytes);
 	beat.chunks = 5;
 	beat.failed = flags & BED_BEAT_FAILED;
 	beat.error = error;

@@ -10,7 +10,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-enum { UNIT_TIMEOUT_S = 60 };
+enum { UNIT_TIMEOUT_S = 300 };
 
 static inline int unit_run(const char *name, const TTest *const *tests, size_t count)
 {

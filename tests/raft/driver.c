@@ -53,6 +53,8 @@ void world__crash(struct world *w, struct world_node *n)
 	n->dies_at_ms = 0;
 #ifndef WORLD_SMALL
 	n->fill_count = n->report_count = 0;
+	n->offer_at_ms = n->lies = 0;
+	n->hasty = false;
 #endif
 	/* Of what was written and not synced any part may be there, in order; a cut that was not synced may not have been. */
 	if (world__log_last(&n->log) >= n->disk.base_index) {
@@ -115,7 +117,8 @@ void world__start(struct world *w, struct world_node *n)
 	n->disk_commit = 0;
 	n->log_commit = n->core.commit;
 	world__check_start(w, n);
-	world__apply(w, n);
+	if (!w->fault[0])
+		world__apply(w, n);
 }
 
 static const struct raft_peer *peer_of(const struct raft_core *core, uint64_t id)
@@ -199,7 +202,10 @@ static void append(struct world *w, struct world_node *n, const struct raft_upda
 		} else if (u->append.kind == RAFT_APPEND_SUBMITTED) {
 			e.value = ++w->next_value;
 		} else if (u->append.kind == RAFT_APPEND_CONFIG) {
+			uint32_t config_before, latest = world__log_config(&n->log, &config_before);
+
 			CHECK(w->config_count < WORLD_CONFIGS);
+			world__check_change(w, n, &w->configs[latest]);
 			w->configs[w->config_count] = n->core.config;
 			e.config = w->config_count++;
 		}
@@ -223,7 +229,8 @@ static void snapshot_take(struct world *w, struct world_node *n, uint64_t to)
 	m.snapshot.config = w->configs[n->applied_config];
 	memcpy(m.snapshot.descriptor, &n->hash, 8);
 	memcpy(m.snapshot.descriptor + 8, &n->applied_config, 4);
-	world__step(w, n, &event, NULL);
+	if (!w->ways->offer_later || !w->ways->offer_later(w, n, to, &m))
+		world__step(w, n, &event, NULL);
 }
 
 static void snapshot_install(struct world_node *n, const struct raft_message *m)
@@ -277,7 +284,7 @@ void world__step(
 	struct raft_message messages[RAFT_MESSAGES_MAX];
 	struct raft_update u;
 	struct raft_event told = *event;
-	uint64_t term = n->core.term, vote = n->core.vote, config = n->core.config.index;
+	uint64_t term = n->core.term, vote = n->core.vote, config = n->core.config.index, leader = n->core.leader;
 	enum raft_role role = n->core.role;
 
 	if (!n->up || w->fault[0])
@@ -286,9 +293,10 @@ void world__step(
 	if (event->type == RAFT_RECEIVE || event->type == RAFT_SNAPSHOT_READY)
 		told.differs = world__look_up(w, n, event->message);
 	if (event->type == RAFT_RECEIVE && event->message->type == RAFT_APPEND)
-		told.count = event->message->append.last - event->message->append.prev_index;
+		told.count = event->message->append.last - event->message->append.prev_index - event->count;
 	raft_step(&n->core, n->clock_ms, &told, messages, &u);
 	world__check_meta(w, n, term, vote, u.meta);
+	world__check_step(w, n, event, &u, role, leader, term);
 	if (u.meta) {
 		if (!w->well && rng_chance(&w->rng, 1, 400)) {
 			world__crash(w, n);
@@ -323,6 +331,8 @@ void world__step(
 			n->core.commit);
 	world__check_leader(w, n, role != RAFT_LEADER);
 	world__check_core(w, n);
+	if (w->ways->watch)
+		w->ways->watch(w, n, event, &u, role);
 	world__sync_begin(w, n);
 	world__check_commit(w, n);
 	if (!w->fault[0])

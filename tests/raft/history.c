@@ -44,7 +44,7 @@ static void post(struct world *w, const struct raft_message *m, const struct wor
 		struct world_packet *p = packet_new(w);
 
 		p->at_ms = w->now_ms + 1 + rng_below(&w->rng, 3) +
-			(rng_chance(&w->rng, w->loss, 100) ? rng_below(&w->rng, 200) : 0);
+			(rng_chance(&w->rng, w->loss, 100) ? rng_below(&w->rng, w->late_ms) : 0);
 		p->message = *m;
 		if (bodies)
 			memcpy(p->bodies, bodies, sizeof(p->bodies));
@@ -70,12 +70,50 @@ static bool report_later(struct world *w, struct world_node *n, const struct raf
 	return rng_chance(&w->rng, 1, 2);
 }
 
+/* Rows are read while the log goes on, and goes. */
+static bool offer_later(struct world *w, struct world_node *n, uint64_t to, const struct raft_message *m)
+{
+	if (!n->offer_at_ms && rng_chance(&w->rng, w->slow, 100)) {
+		w->counts.late_offers++;
+		n->offer_at_ms = w->now_ms + 1 + rng_below(&w->rng, 300);
+		n->offer_to = to;
+		n->offer = *m;
+	}
+	return n->offer_at_ms > 0;
+}
+
+/* Alone, or with one other: of what it says first nothing gets to the rest. */
+static void part_from_rest(struct world *w, const struct world_node *n)
+{
+	uint32_t self = (uint32_t)(n - w->nodes), other = self;
+
+	if (rng_chance(&w->rng, 1, 2))
+		other = (uint32_t)n->core.config.members[rng_below(&w->rng, n->core.config.count)].id - 1;
+	w->counts.partitions++;
+	for (uint32_t i = 0; i < w->node_count; i++)
+		for (uint32_t j = 0; j < w->node_count; j++)
+			w->cut[i][j] = (i == self || i == other) != (j == self || j == other);
+}
+
+static void watch(struct world *w, struct world_node *n, const struct raft_event *event, const struct raft_update *u,
+	enum raft_role before)
+{
+	world__watch(w, n, event, u, before);
+	if (before == RAFT_LEADER || n->core.role != RAFT_LEADER || !w->hasty || w->well)
+		return;
+	n->hasty = true;
+	if (rng_chance(&w->rng, 2, 3))
+		part_from_rest(w, n);
+}
+
 static const struct world_ways chance = {.choose = choose,
 	.fill = fill,
 	.takes_ms = takes_ms,
 	.post = post,
 	.fill_later = fill_later,
-	.report_later = report_later};
+	.report_later = report_later,
+	.offer_later = offer_later,
+	.watch = watch};
 
 static void deliver(struct world *w)
 {
@@ -118,6 +156,27 @@ static void run_late(struct world *w, struct world_node *n)
 		n->fills[i] = n->fills[--n->fill_count];
 		world__fill(w, n, &f.message);
 	}
+	if (n->up && n->offer_at_ms && w->now_ms >= n->offer_at_ms) {
+		struct raft_event event = {.type = RAFT_SNAPSHOT_TAKEN, .peer = n->offer_to, .message = &n->offer};
+
+		n->offer_at_ms = 0;
+		world__step(w, n, &event, NULL);
+	}
+}
+
+/* Any other member, until it is taken: the first thing that a leader is asked for. */
+static void remove_in_haste(struct world *w, struct world_node *n)
+{
+	const struct raft_config *config = &n->core.config;
+	struct raft_event event = {.type = RAFT_CHANGE, .change = RAFT_REMOVE};
+
+	n->hasty = n->core.role == RAFT_LEADER && config->count > 3 && config->index <= n->core.commit &&
+		w->config_count < WORLD_CONFIGS - 2;
+	if (!n->hasty)
+		return;
+	event.peer = config->members[rng_below(&w->rng, config->count)].id;
+	if (event.peer != world__id(w, n))
+		world__step(w, n, &event, NULL);
 }
 
 /* Its clock runs at its own rate, and may leap. */
@@ -154,6 +213,8 @@ static void run_node(struct world *w, struct world_node *n)
 	run_late(w, n);
 	if (ticks)
 		world__step(w, n, &tick, NULL);
+	if (ticks && n->up && n->hasty)
+		remove_in_haste(w, n);
 }
 
 static void advance(struct world *w)
@@ -199,6 +260,7 @@ static void client_reads(struct world *w)
 	w->asked = &w->reads[i];
 	w->asked->node = world__id(w, n);
 	w->asked->floor = w->committed.count;
+	w->asked->heard = 0;
 	w->asked->term = n->core.term;
 	world__step(w, n, &event, NULL);
 }
@@ -213,7 +275,11 @@ static void operator_acts(struct world *w)
 		return;
 	m = &n->core.config.members[rng_below(&w->rng, n->core.config.count)];
 	event.peer = m->id;
-	switch (rng_below(&w->rng, 5)) {
+	switch (rng_below(&w->rng, 6)) {
+	case 5: /* that was a member once, or is */
+		event.change = RAFT_ADD_LEARNER;
+		event.peer = 1 + rng_below(&w->rng, w->node_count);
+		break;
 	case 0:
 		if (w->node_count == WORLD_NODES || n->core.config.count >= w->members)
 			return;
@@ -252,15 +318,49 @@ static void compact_to(struct world *w, struct world_node *n, uint64_t keep)
 		world__compact(w, n, n->applied - keep);
 }
 
+/* Of what its log has and it does not know to be committed: there before the entries that made it needless were. */
+static void needless_snapshot(struct world *w, struct world_node *n)
+{
+	struct raft_message m = {.type = RAFT_SNAPSHOT, .from = n->core.leader, .to = world__id(w, n), .term = n->core.term};
+	struct raft_event ready = {.type = RAFT_SNAPSHOT_READY, .message = &m};
+
+	for (uint32_t i = 0; i < w->node_count && n->up && !n->stalled && n->core.leader && n->core.leader != m.to; i++) {
+		const struct world_node *at = &w->nodes[i];
+
+		if (!at->up || at->applied <= n->core.commit || at->applied > n->core.last_index)
+			continue;
+		m.snapshot.index = at->applied;
+		m.snapshot.term = w->committed.entries[at->applied - 1].term;
+		m.snapshot.config = w->configs[at->applied_config];
+		memcpy(m.snapshot.descriptor, &at->hash, 8);
+		memcpy(m.snapshot.descriptor + 8, &at->applied_config, 4);
+		if (raft_message_check(&m) == 0) /* else its leader is of an older term than the snapshot: it sends no such */
+			world__step(w, n, &ready, NULL);
+		return;
+	}
+}
+
+static void part(struct world *w)
+{
+	uint64_t sides = rng_u64(&w->rng);
+
+	w->counts.partitions++;
+	for (uint32_t i = 0; i < w->node_count; i++)
+		for (uint32_t j = 0; j < w->node_count; j++)
+			w->cut[i][j] = (sides >> i & 1) != (sides >> j & 1);
+}
+
 static void trouble(struct world *w)
 {
 	struct world_node *leader = some_leader(w);
 	struct world_node *n =
 		leader && rng_chance(&w->rng, 1, 3) ? leader : &w->nodes[rng_below(&w->rng, w->node_count)];
 	uint32_t other = (uint32_t)rng_below(&w->rng, w->node_count);
-	uint64_t sides;
 
-	switch (rng_below(&w->rng, 10)) {
+	switch (rng_below(&w->rng, 11)) {
+	case 10:
+		needless_snapshot(w, n);
+		break;
 	case 0:
 	case 1:
 		if (n->up)
@@ -280,12 +380,8 @@ static void trouble(struct world *w)
 	case 6: /* one direction */
 		w->cut[n - w->nodes][other] = (int)other != n - w->nodes;
 		break;
-	case 7: /* two halves */
-		w->counts.partitions++;
-		sides = rng_u64(&w->rng);
-		for (uint32_t i = 0; i < w->node_count; i++)
-			for (uint32_t j = 0; j < w->node_count; j++)
-				w->cut[i][j] = (sides >> i & 1) != (sides >> j & 1);
+	case 7:
+		part(w);
 		break;
 	case 8:
 		memset(w->cut, 0, sizeof(w->cut));
@@ -368,6 +464,25 @@ static void check_joins(struct world *w)
 	world__fail(w, "all is well, and a new member does not catch up");
 }
 
+/* Entries come faster than disks sync, so that there is never a moment when all are durable; they are committed all the same. */
+static void check_goes_on(struct world *w)
+{
+	uint64_t last = w->committed.count + 1;
+
+	for (uint32_t i = 0; i < WELL_MS && !w->fault[0] && w->committed.count < last; i++) {
+		struct world_node *n = some_leader(w);
+		struct raft_event event = {.type = RAFT_SUBMIT, .count = 1};
+
+		if (n)
+			world__step(w, n, &event, NULL);
+		advance(w);
+	}
+	if (w->committed.count < last)
+		world__fail(w, "all is well, entries come all the time, and none is committed");
+	for (uint32_t i = 0; i < WELL_MS && !w->fault[0] && !agrees(w); i++)
+		advance(w);
+}
+
 /* With all well again: the group agrees, and goes on to serve; among replicas that work nobody broke the protocol. */
 static void check_serves(struct world *w)
 {
@@ -391,11 +506,12 @@ static void check_serves(struct world *w)
 		advance(w);
 	if (!agrees(w))
 		world__fail(w, "all is well, and an entry comes to no end");
+	check_goes_on(w);
 	check_joins(w);
 	for (uint32_t i = 0; i < w->node_count; i++)
-		if (w->nodes[i].core.refused)
-			world__fail(w, "node %u refused %" PRIu64 " messages of its peers", i + 1,
-				w->nodes[i].core.refused);
+		if (w->nodes[i].core.refused != w->nodes[i].lies)
+			world__fail(w, "node %u refused %" PRIu64 " messages of its peers, and was told %" PRIu64 " lies", i + 1,
+				w->nodes[i].core.refused, w->nodes[i].lies);
 }
 
 static void add_counts(struct world_counts *to, const struct world *w)
@@ -423,16 +539,22 @@ bool world_history(uint64_t seed, bool trace, struct world_counts *counts, char 
 		w->nodes[i].rate = rng_chance(&w->rng, 1, 2) ? 1000 : 300 + (uint32_t)rng_below(&w->rng, 1500);
 		w->nodes[i].clock_us = rng_below(&w->rng, 1000000);
 	}
-	world__found(w, 1 + 2 * (uint32_t)rng_below(&w->rng, 3), false, false);
+	w->hasty = rng_chance(&w->rng, 1, 4);
+	world__found(w, w->hasty ? 4 : 1 + 2 * (uint32_t)rng_below(&w->rng, 3), false, false);
 	w->loss = (uint32_t)rng_below(&w->rng, 3) * 5;
 	w->repeat = (uint32_t)rng_below(&w->rng, 3) * 5;
 	w->slow = (uint32_t)rng_below(&w->rng, 3) * 10;
 	w->brief = (uint32_t)rng_below(&w->rng, 3) * 30;
 	w->members = 3 + (uint32_t)rng_below(&w->rng, 4);
+	w->late_ms = rng_chance(&w->rng, 3, 4) ? 200 : 3000;
 	trouble_every =
 		(uint32_t)(rng_chance(&w->rng, 1, 2) ? rng_between(&w->rng, 4, 30) : rng_between(&w->rng, 30, 200));
 	length = 15000 + rng_below(&w->rng, 15000);
 	change_every = rng_chance(&w->rng, 1, 2) ? rng_between(&w->rng, 5, 40) : rng_between(&w->rng, 50, 350);
+	if (w->hasty) {
+		w->members = 4;
+		change_every = rng_between(&w->rng, 3, 20);
+	}
 	for (uint64_t i = 0; i < length && !w->fault[0]; i++) {
 		advance(w);
 		if (rng_chance(&w->rng, 1, 8))
@@ -443,6 +565,10 @@ bool world_history(uint64_t seed, bool trace, struct world_counts *counts, char 
 			operator_acts(w);
 		if (rng_chance(&w->rng, 1, trouble_every))
 			trouble(w);
+		if (w->hasty && rng_chance(&w->rng, 1, 1000))
+			memset(w->cut, 0, sizeof(w->cut));
+		if (rng_chance(&w->rng, 1, 50))
+			world__lie(w);
 	}
 	heal(w);
 	check_serves(w);

@@ -205,6 +205,68 @@ void world__apply(struct world *w, struct world_node *n)
 	}
 }
 
+static bool is_voter(const struct raft_config *config, uint64_t id)
+{
+	for (uint32_t i = 0; i < config->count; i++)
+		if (config->members[i].id == id)
+			return config->members[i].voter;
+	return false;
+}
+
+void world__check_step(struct world *w, struct world_node *n, const struct raft_event *event,
+	const struct raft_update *u, enum raft_role before, uint64_t leader_before, uint64_t term_before)
+{
+	const struct world_entry *e;
+
+	if (event->type == RAFT_RECEIVE && event->message->type == RAFT_TIMEOUT_NOW && before == RAFT_FOLLOWER &&
+		n->core.role != before && (event->message->term != term_before || event->message->from != leader_before))
+		world__fail(w, "node %u stands for election, as %" PRIu64 " asked, who does not lead", world__id(w, n),
+			event->message->from);
+	if (before == RAFT_FOLLOWER && n->core.role == RAFT_CANDIDATE &&
+		(event->type != RAFT_RECEIVE || event->message->type != RAFT_TIMEOUT_NOW))
+		world__fail(w, "node %u raises the term, and has asked nobody whether it would be elected", world__id(w, n));
+	if (event->type == RAFT_RECEIVE && event->message->type == RAFT_VOTED && !event->message->voted.granted &&
+		event->message->term > n->core.term)
+		world__fail(w, "node %u is refused by one of term %" PRIu64 ", and stays in %" PRIu64, world__id(w, n),
+			event->message->term, n->core.term);
+	if (!u->install)
+		return;
+	e = world__log_at(&n->log, event->message->snapshot.index);
+	if (e && e->term == event->message->snapshot.term)
+		world__fail(w, "node %u gives up its log for the snapshot of %" PRIu64 ", which the log has",
+			world__id(w, n), event->message->snapshot.index);
+	if (n->core.role != RAFT_FOLLOWER)
+		world__fail(w, "node %u installs a snapshot, and is still %s by votes for another log", world__id(w, n),
+			world__role_name(n->core.role));
+}
+
+/* An id that was given away is not given again. */
+void world__check_change(struct world *w, struct world_node *n, const struct raft_config *before)
+{
+	for (uint32_t i = 0; i < n->core.config.count; i++) {
+		uint64_t id = n->core.config.members[i].id;
+		bool known = id > before->last_id;
+
+		for (uint32_t j = 0; j < before->count; j++)
+			known |= before->members[j].id == id;
+		if (!known)
+			world__fail(w, "node %u: the id %" PRIu64 " was given before, and is given again", world__id(w, n), id);
+	}
+}
+
+/* Leadership goes to a voter that has all that the leader has. */
+static void check_handed_over(struct world *w, struct world_node *n, const struct raft_message *m)
+{
+	const struct world_node *to = &w->nodes[m->to - 1];
+	uint64_t last = n->core.last_index;
+	const struct world_entry *mine = world__log_at(&n->log, last), *theirs = world__log_at(&to->disk, last);
+
+	if (!is_voter(&n->core.config, m->to))
+		world__fail(w, "node %u hands over to %" PRIu64 ", which is no voter", world__id(w, n), m->to);
+	else if (to->disk_term <= n->core.term && to->disk.base_index < last && (!theirs || (mine && theirs->term != mine->term)))
+		world__fail(w, "node %u hands over to %" PRIu64 ", which lacks entries", world__id(w, n), m->to);
+}
+
 /* What leaves a replica is well-formed, and true. */
 void world__check_message(struct world *w, struct world_node *n, const struct raft_message *m)
 {
@@ -212,4 +274,9 @@ void world__check_message(struct world *w, struct world_node *n, const struct ra
 		world__fail(w, "node %u: sends a malformed message of type %d", world__id(w, n), (int)m->type);
 	else if (m->type == RAFT_APPENDED)
 		check_acknowledged(w, n, m);
+	else if (m->type == RAFT_TIMEOUT_NOW)
+		check_handed_over(w, n, m);
+	else if (m->type == RAFT_SNAPSHOT && m->snapshot.index < n->core.base_index)
+		world__fail(w, "node %u offers the snapshot of %" PRIu64 ", and its log goes on behind %" PRIu64 " only",
+			world__id(w, n), m->snapshot.index, n->core.base_index);
 }

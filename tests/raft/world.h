@@ -11,6 +11,9 @@
  *   reads               see all that had been committed anywhere when they were asked for
  *   completeness        who is elected has all that is committed; what is acknowledged is on disk, and is the leader's
  *   liveness            when all is well again there is a leader, every member gets to the same state, reads and entries come to an end
+ *   leaders             go when no quorum is heard, hand over to voters that have all, promote whom they heard, and give no id twice
+ *   snapshots           go on where a log goes on, and take nothing away that the log has behind them
+ *   lies                what contradicts what is committed, or itself, is refused, counted, and changes nothing (of chance only)
  *
  * The driver in here works an update off in the order that raft.h asks for; a crash may come between any two of its steps.
  *
@@ -18,6 +21,8 @@
  *     laws.c      what is checked, of any world
  *     driver.c    a replica: its core, its disk, and who works its updates off
  *     history.c   a world of chance: time, network, troubles, clients
+ *     watch.c     what takes time to see of a replica there
+ *     liar.c      messages of a broken peer there
  *     explore.c   all small worlds: the same replicas and laws, whatever is left open decided in every way (explore.h)
  */
 #ifndef TESTS_RAFT_WORLD_H
@@ -83,6 +88,13 @@ struct world_fill {
 struct world_report {
 	uint64_t at_ms, index, epoch;
 };
+
+/* What is remembered of a leader, and of what it hears and sends. */
+struct world_watch {
+	uint64_t heard;                /* bit i: node i + 1, since a quorum was last */
+	uint64_t met;                  /* the same, of this term */
+	uint64_t silent_ms, ticked_ms; /* without a quorum, of the time that it saw pass */
+};
 #endif
 
 struct world_node {
@@ -106,6 +118,11 @@ struct world_node {
 	uint32_t fill_count, report_count;
 	struct world_fill fills[WORLD_FILLS];       /* to be filled later */
 	struct world_report reports[WORLD_REPORTS]; /* of syncs that ended */
+	struct world_watch watch;
+	uint64_t offer_at_ms, offer_to; /* of a snapshot that takes long to be taken; 0: none is */
+	struct raft_message offer;
+	uint64_t lies; /* that it was told since it started */
+	bool hasty;    /* the operator wants a member away as soon as this leads */
 #endif
 };
 
@@ -113,12 +130,15 @@ struct world_read {
 	uint32_t node;
 	uint64_t token, floor, term; /* floor: what was committed anywhere when it was asked */
 	bool open;
+#ifndef WORLD_SMALL
+	uint64_t heard; /* bit i: node i + 1 has answered since */
+#endif
 };
 
 /* What happened, so that a run of histories can say that it did. */
 struct world_counts {
 	uint64_t steps, elections, committed, crashes, torn, cuts, snapshots, changes, transfers, reads, lost, repeated,
-		partitions, stalls, rollbacks, refused, asked, late_fills, late_reports, void_fills, jumps;
+		partitions, stalls, rollbacks, refused, asked, late_fills, late_reports, void_fills, jumps, late_offers, lies;
 };
 
 struct world;
@@ -133,6 +153,9 @@ struct world_ways {
 	/* NULL: at once. False: at once this time; else it is filled, or reported, when its time has come. */
 	bool (*fill_later)(struct world *w, struct world_node *n, const struct raft_message *m);
 	bool (*report_later)(struct world *w, struct world_node *n, const struct raft_event *persisted);
+	bool (*offer_later)(struct world *w, struct world_node *n, uint64_t to, const struct raft_message *snapshot);
+	/* After a step, before anything of it leaves. NULL: nobody looks. */
+	void (*watch)(struct world *w, struct world_node *n, const struct raft_event *event, const struct raft_update *u, enum raft_role before);
 };
 
 struct world {
@@ -147,6 +170,8 @@ struct world {
 	uint32_t loss, repeat, slow;        /* per cent of messages; of syncs */
 	uint32_t brief;                     /* per cent of leaders that die soon */
 	uint32_t members;                   /* that the operator goes up to */
+	uint64_t late_ms;                   /* of messages that come late */
+	bool hasty;                         /* as soon as somebody leads, the network parts, and a member is removed */
 	struct raft_config configs[WORLD_CONFIGS];
 	uint32_t config_count;
 	/* what was seen, for the checks */

@@ -46,9 +46,18 @@ void world__check_appended(struct world *w, struct world_node *n, uint64_t index
 void world__check_core(struct world *w, struct world_node *n);
 void world__check_commit(struct world *w, struct world_node *n);
 void world__check_message(struct world *w, struct world_node *n, const struct raft_message *m);
+/* A step that this event made: from this role, with this leader known. */
+void world__check_step(struct world *w, struct world_node *n, const struct raft_event *event,
+	const struct raft_update *u, enum raft_role before, uint64_t leader_before, uint64_t term_before);
+void world__check_change(struct world *w, struct world_node *n, const struct raft_config *before);
 void world__apply(struct world *w, struct world_node *n);
 
-/* driver.c */
+/* watch.c */
+void world__watch(struct world *w, struct world_node *n, const struct raft_event *event, const struct raft_update *u, enum raft_role before);
+/* liar.c: a message of a broken peer, if there is one to whom it may come now. */
+void world__lie(struct world *w);
+
+/* driver.c: event.count of a RAFT_RECEIVE: so many bodies are missing. */
 void world__step(
 	struct world *w, struct world_node *n, const struct raft_event *event, const struct world_entry *bodies);
 void world__start(struct world *w, struct world_node *n);

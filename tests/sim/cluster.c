@@ -93,6 +93,16 @@ static void on_fatal(void *ctx, int code, const char *text)
 		cluster_fail(n->cluster, "%s gave up without a fault: %s: %s", n->name, err_name(code), text);
 }
 
+/* Where the metads are. */
+static struct rpc_addrs metads_of(const struct cluster *c)
+{
+	struct rpc_addrs addrs = {.count = cluster_metads(c)};
+
+	for (unsigned i = 0; i < addrs.count; i++)
+		addrs.addrs[i] = sim_host_addr(c->nodes[cluster_metad_node(c, i)].io, METAD_PORT);
+	return addrs;
+}
+
 static int start_metad(struct cluster_node *n, struct err *err)
 {
 	struct cluster *c = n->cluster;
@@ -113,6 +123,12 @@ static int start_metad(struct cluster_node *n, struct err *err)
 		.ctx = n,
 	};
 
+	if (c->options.metads) {
+		o.group = (struct metad_group){.members = metads_of(c), .found = true};
+		while (cluster_metad_node(c, (unsigned)o.group.id) != n->number)
+			o.group.id++;
+		o.group.id++;
+	}
 	memcpy(o.secret, c->secret, sizeof(o.secret));
 	return metad_start(n->io, &o, &n->metad, err);
 }
@@ -139,7 +155,7 @@ static int start_chunkd(struct cluster_node *n, struct err *err)
 		.capacity_bytes = CAPACITY_BYTES,
 		.segment_bytes = DATA_SEGMENT_BYTES,
 		.listen = sim_host_addr(n->io, CHUNKD_PORT),
-		.metad = sim_host_addr(c->nodes[CLUSTER_METAD].io, METAD_PORT),
+		.metads = metads_of(c),
 		.cluster = c->id,
 		.backend = &kv_mem,
 		.log_segment_bytes = LOG_SEGMENT_BYTES,
@@ -159,7 +175,7 @@ static void start_client(struct cluster_node *n)
 {
 	struct cluster *c = n->cluster;
 	struct client_options o = {
-		.metad = sim_host_addr(c->nodes[CLUSTER_METAD].io, METAD_PORT),
+		.metads = metads_of(c),
 		.cluster = c->id,
 		.name = n->name,
 		.timeout_ns = CLIENT_TIMEOUT_NS,
@@ -225,7 +241,7 @@ static uint64_t table_digest(struct cluster *c, struct metad *md)
 	uint32_t pairs = 0;
 	uint64_t h = 1;
 
-	for (kv_seek(journal_kv(md->journal), &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+	for (kv_seek(ledger_kv(md->ledger), &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
 		if (scan.key.data[0] == STATE_TABLE_DISK_BLOCK)
 			continue;
 		h = mix(mix(h, scan.key), scan.value);
@@ -241,13 +257,11 @@ static uint64_t table_digest(struct cluster *c, struct metad *md)
 
 static void note_table(struct cluster_node *n)
 {
-	struct cluster *c = n->cluster;
-
-	c->table.index = 0;
-	if (!n->metad || n->metad->failed || n->state != CLUSTER_RUNNING)
+	n->table.index = 0;
+	if (!n->metad || n->metad->failed || !n->metad->state.kv || n->state != CLUSTER_RUNNING)
 		return;
-	c->table.index = journal_applied_index(n->metad->journal);
-	c->table.digest = table_digest(c, n->metad);
+	n->table.index = ledger_applied(n->metad->ledger);
+	n->table.digest = table_digest(n->cluster, n->metad);
 }
 
 static void check_table(struct cluster_node *n)
@@ -255,12 +269,12 @@ static void check_table(struct cluster_node *n)
 	struct cluster *c = n->cluster;
 
 	/* More may have been durable than was applied. */
-	if (!c->table.index || journal_applied_index(n->metad->journal) != c->table.index)
+	if (!n->table.index || ledger_applied(n->metad->ledger) != n->table.index)
 		return;
 	c->replays++;
-	if (table_digest(c, n->metad) != c->table.digest)
+	if (table_digest(c, n->metad) != n->table.digest)
 		cluster_fail(c, "metad's table at index %llu is another one after the replay of its log",
-			(unsigned long long)c->table.index);
+			(unsigned long long)n->table.index);
 }
 
 struct start {
@@ -273,7 +287,7 @@ static void start_run(void *ctx)
 {
 	struct start *s = ctx;
 
-	if (s->n->number == CLUSTER_METAD)
+	if (cluster_is_metad(s->n->cluster, s->n->number))
 		s->code = start_metad(s->n, s->err);
 	else if (cluster_is_client(s->n->cluster, s->n->number))
 		start_client(s->n);
@@ -348,7 +362,7 @@ void cluster_crash(struct cluster *c, unsigned node)
 
 	CHECK(n->state != CLUSTER_CRASHED);
 	cluster_note(c, "crash %s", n->name);
-	if (node == CLUSTER_METAD)
+	if (cluster_is_metad(c, node))
 		note_table(n);
 	n->state = CLUSTER_CRASHED;
 	c->crashes++;
@@ -404,7 +418,60 @@ bool cluster_all_registered(const struct cluster *c)
 
 bool cluster_is_client(const struct cluster *c, unsigned node)
 {
-	return node >= c->first_client;
+	return node >= c->first_client && node < c->client_end;
+}
+
+bool cluster_is_metad(const struct cluster *c, unsigned node)
+{
+	return node == CLUSTER_METAD || node >= c->client_end;
+}
+
+unsigned cluster_metads(const struct cluster *c)
+{
+	return c->options.metads ? c->options.metads : 1;
+}
+
+unsigned cluster_metad_node(const struct cluster *c, unsigned i)
+{
+	return i ? c->client_end + i - 1 : CLUSTER_METAD;
+}
+
+struct metad *cluster_metad(const struct cluster *c)
+{
+	struct metad *found = NULL;
+
+	for (unsigned i = 0; i < cluster_metads(c); i++) {
+		unsigned node = cluster_metad_node(c, i);
+		struct metad *md = cluster_running(c, node) ? c->nodes[node].metad : NULL;
+
+		/* An older leader may not know yet. */
+		if (md && !md->failed && md->ready && (!found || md->role.term > found->role.term))
+			found = md;
+	}
+	return found;
+}
+
+bool cluster_metads_are_even(const struct cluster *c)
+{
+	for (unsigned i = 0; i < cluster_metads(c); i++) {
+		const struct cluster_node *n = &c->nodes[cluster_metad_node(c, i)];
+
+		if (!cluster_running(c, n->number) || !n->metad->state.kv ||
+			ledger_applied(n->metad->ledger) != ledger_applied(c->nodes[CLUSTER_METAD].metad->ledger))
+			return false;
+	}
+	return true;
+}
+
+void cluster_check_metads(struct cluster *c)
+{
+	uint64_t digest = table_digest(c, c->nodes[CLUSTER_METAD].metad);
+
+	CHECK(cluster_metads_are_even(c));
+	for (unsigned i = 1; i < cluster_metads(c); i++)
+		if (table_digest(c, c->nodes[cluster_metad_node(c, i)].metad) != digest)
+			cluster_fail(c, "%s has other rows than metad-1 at index %llu", c->nodes[cluster_metad_node(c, i)].name,
+				(unsigned long long)ledger_applied(c->nodes[CLUSTER_METAD].metad->ledger));
 }
 
 void cluster_client_start(struct cluster *c, unsigned node, struct client_op *op)
@@ -436,8 +503,8 @@ static void add_node(struct cluster *c, unsigned node)
 
 	n->cluster = c;
 	n->number = node;
-	if (node == CLUSTER_METAD)
-		snprintf(n->name, sizeof(n->name), "metad-1");
+	if (cluster_is_metad(c, node))
+		snprintf(n->name, sizeof(n->name), "metad-%u", node == CLUSTER_METAD ? 1 : node - c->client_end + 2);
 	else if (cluster_is_client(c, node))
 		snprintf(n->name, sizeof(n->name), "client-%u", node - c->first_client + 1);
 	else
@@ -445,7 +512,7 @@ static void add_node(struct cluster *c, unsigned node)
 	n->io = sim_host_add(c->sim, n->name, DISK_BYTES);
 	n->log = (struct log){.min_level = LOG_INFO, .write = write_log, .ctx = c, .name = n->name};
 	n->state = CLUSTER_STOPPED;
-	if (node == CLUSTER_METAD) {
+	if (cluster_is_metad(c, node)) {
 		make_dir(n->io, "/metad");
 	} else if (!cluster_is_client(c, node)) {
 		make_dir(n->io, "/state");
@@ -474,10 +541,11 @@ struct cluster *cluster_new(const struct cluster_options *options)
 	};
 	struct rng rng;
 
-	CHECK(options->chunkds <= CLUSTER_CHUNKDS_MAX && options->clients <= CLUSTER_CLIENTS_MAX);
+	CHECK(options->metads <= CLUSTER_METADS_MAX && options->chunkds <= CLUSTER_CHUNKDS_MAX && options->clients <= CLUSTER_CLIENTS_MAX);
 	c->options = *options;
 	c->first_client = CLUSTER_CHUNKD + options->chunkds;
-	c->node_count = c->first_client + options->clients;
+	c->client_end = c->first_client + options->clients;
+	c->node_count = c->client_end + cluster_metads(c) - 1;
 	c->sim = sim_new(&o);
 	rng_init(&rng, options->seed ^ 0x636c7573746572);
 	rng_bytes(&rng, c->id.bytes, sizeof(c->id.bytes));

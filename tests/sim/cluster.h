@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cluster: one metad, some chunkd and some clients, each on a host of the simulator, in this process and under virtual time. It
+ * cluster: one metad or three, some chunkd and some clients, each on a host of the simulator, in this process and under virtual time. It
  * starts, stops and crashes them; what they do is their own code. A crashed host's objects are abandoned: their memory is forgotten.
  *
  * Everything that happens on purpose (operations, faults) and every log line of a daemon is a note: part of the event log and its hash,
@@ -20,12 +20,13 @@
 #include "metad/metad.h"
 
 enum {
+	CLUSTER_METADS_MAX = 3,
 	CLUSTER_CHUNKDS_MAX = 8,
 	CLUSTER_CLIENTS_MAX = 3,
 	CLUSTER_DISKS_MAX = 2, /* of a chunkd */
-	CLUSTER_METAD = 0,     /* numbers of nodes: metad, the chunkd, the clients */
+	CLUSTER_METAD = 0,     /* numbers of nodes: metad, the chunkd, the clients, the other metads of a group */
 	CLUSTER_CHUNKD = 1,
-	CLUSTER_NODES_MAX = CLUSTER_CHUNKD + CLUSTER_CHUNKDS_MAX + CLUSTER_CLIENTS_MAX,
+	CLUSTER_NODES_MAX = CLUSTER_CHUNKD + CLUSTER_CHUNKDS_MAX + CLUSTER_CLIENTS_MAX + CLUSTER_METADS_MAX - 1,
 	CLUSTER_M = 2, /* of rs-4-2 and of rs-1-2 */
 	CLUSTER_CELL_BYTES = 16 << 10,
 	CLUSTER_CHUNK_BYTES = 64 << 10,
@@ -54,10 +55,14 @@ struct cluster_node {
 	struct log log;
 	bool fatal; /* the daemon asked to be stopped; not yet dealt with */
 	uint32_t starts;
+	struct {
+		uint64_t index, digest;
+	} table; /* of a metad, when it was last seen running; index 0: not known */
 };
 
 struct cluster_options {
 	uint64_t seed;
+	unsigned metads; /* 0: one, that keeps one log; else a group of so many */
 	unsigned chunkds, clients;
 	unsigned domains; /* that the chunkd are in, in turn; 0: each in its own */
 	uint8_t disks[CLUSTER_CHUNKDS_MAX];
@@ -74,7 +79,7 @@ struct cluster {
 	struct sim *sim;
 	struct cluster_options options;
 	struct cluster_node nodes[CLUSTER_NODES_MAX];
-	unsigned first_client, node_count;
+	unsigned first_client, client_end, node_count;
 	struct uuid id;
 	uint8_t secret[32];
 	bool failed; /* the run has shown a defect; `text` says which */
@@ -85,9 +90,6 @@ struct cluster {
 	uint64_t client_ops;
 	int start_code; /* of the last start that failed, and what it said */
 	char start_text[ERR_TEXT_BYTES];
-	struct {
-		uint64_t index, digest;
-	} table;          /* of metad, when it was last seen running; index 0: not known */
 	uint64_t replays; /* that were found to give the same table */
 };
 
@@ -115,6 +117,15 @@ bool cluster_all_stopped(const struct cluster *c);
 /* All daemons run and each chunk server is registered. */
 bool cluster_all_registered(const struct cluster *c);
 bool cluster_is_client(const struct cluster *c, unsigned node);
+bool cluster_is_metad(const struct cluster *c, unsigned node);
+unsigned cluster_metads(const struct cluster *c);
+/* The node of metad number i, from 0. */
+unsigned cluster_metad_node(const struct cluster *c, unsigned i);
+/* The metad that serves, and has all that was acknowledged; NULL: none just now. */
+struct metad *cluster_metad(const struct cluster *c);
+/* With all metads up and nothing to do: they have the same rows. */
+bool cluster_metads_are_even(const struct cluster *c);
+void cluster_check_metads(struct cluster *c);
 /* Starts an operation of the client of that node, which runs; counts it. */
 void cluster_client_start(struct cluster *c, unsigned node, struct client_op *op);
 /* How many chunk servers may be away at once, so that no block is lost. */

@@ -157,9 +157,9 @@ static const struct disk *find_disk(const struct copies *c, uint32_t number)
 
 static struct state *state_of(struct copies *c)
 {
-	struct metad *md = c->cluster->nodes[CLUSTER_METAD].metad;
+	struct metad *md = cluster_metad(c->cluster);
 
-	return cluster_running(c->cluster, CLUSTER_METAD) && md && !md->failed ? &md->state : NULL;
+	return md ? &md->state : NULL;
 }
 
 static void fail(struct copies *c, uint32_t disk, const struct state_copy *copy, const char *what)
@@ -181,7 +181,7 @@ static void check_due(struct copies *c, uint32_t disk, const struct seen_copy *r
 /* 2 */
 static void row_lost(struct copies *c, uint32_t disk, const struct seen_copy *old)
 {
-	if (metad__now_ms(c->cluster->nodes[CLUSTER_METAD].metad) + TIME_BACK_MS < old->due_ms)
+	if (metad__now_ms(cluster_metad(c->cluster)) + TIME_BACK_MS < old->due_ms)
 		fail(c, disk, &old->copy, "was dropped before its grace was over");
 	insert(&c->disks[disk].gone, old);
 }

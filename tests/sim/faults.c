@@ -89,7 +89,16 @@ unsigned faults__some_chunkd(struct faults *f)
 
 unsigned faults__some_daemon(struct faults *f)
 {
-	return (unsigned)rng_below(&f->rng, f->cluster->first_client);
+	unsigned more = cluster_metads(f->cluster) - 1, node = (unsigned)rng_below(&f->rng, f->cluster->first_client + more);
+
+	return node < f->cluster->first_client ? node : cluster_metad_node(f->cluster, node - f->cluster->first_client + 1);
+}
+
+unsigned faults__some_metad(struct faults *f)
+{
+	unsigned count = cluster_metads(f->cluster);
+
+	return count == 1 ? CLUSTER_METAD : cluster_metad_node(f->cluster, (unsigned)rng_below(&f->rng, count));
 }
 
 unsigned faults__some_client(struct faults *f)

@@ -112,8 +112,8 @@ static bool slow(struct faults *f)
 
 	if (f->mode == FAULTS_ONE && !node)
 		return false;
-	for (unsigned i = 0; i < f->cluster->first_client; i++) {
-		if (!all && i != node)
+	for (unsigned i = 0; i < f->cluster->node_count; i++) {
+		if (cluster_is_client(f->cluster, i) || (!all && i != node))
 			continue;
 		f->nodes[i].slow_until_ns = until_ns;
 		sim_disk_slow(faults__io_of(f, i), factor);
@@ -151,7 +151,7 @@ static unsigned cut_count(const struct faults *f)
 
 static bool cut(struct faults *f)
 {
-	unsigned a = rng_chance(&f->rng, 2, 3) ? faults__some_client(f) : CLUSTER_METAD;
+	unsigned a = rng_chance(&f->rng, 2, 3) ? faults__some_client(f) : faults__some_metad(f);
 	unsigned b = f->mode == FAULTS_ALL ? faults__some_daemon(f) : faults__some_chunkd(f);
 
 	if (a == b || (f->mode == FAULTS_ONE && !b) || cut_count(f) >= CUTS_MAX)
@@ -177,7 +177,7 @@ static bool partition(struct faults *f)
 
 static bool reset(struct faults *f)
 {
-	unsigned a = rng_chance(&f->rng, 2, 3) ? faults__some_client(f) : CLUSTER_METAD, b = faults__some_daemon(f);
+	unsigned a = rng_chance(&f->rng, 2, 3) ? faults__some_client(f) : faults__some_metad(f), b = faults__some_daemon(f);
 
 	if (a == b || !sim_host_is_up(faults__io_of(f, a)) || !sim_host_is_up(faults__io_of(f, b)))
 		return false;
@@ -224,8 +224,8 @@ static bool wall_jump(struct faults *f)
 void faults__crash_all(struct faults *f)
 {
 	cluster_note(f->cluster, "blackout");
-	for (unsigned i = 0; i < f->cluster->first_client; i++)
-		if (f->cluster->nodes[i].state != CLUSTER_CRASHED)
+	for (unsigned i = 0; i < f->cluster->node_count; i++)
+		if (!cluster_is_client(f->cluster, i) && f->cluster->nodes[i].state != CLUSTER_CRASHED)
 			faults__crash(f, i, 3 * CLUSTER_S);
 }
 
@@ -262,16 +262,17 @@ bool faults__strike(struct faults *f, enum faults_kind kind)
 		node = faults__some_chunkd(f);
 		return node && disk_full(f, node);
 	case FAULTS_CRASH_METAD:
-		if (!cluster_running(f->cluster, CLUSTER_METAD))
+		node = faults__some_metad(f);
+		if (!cluster_running(f->cluster, node))
 			return false;
-		faults__crash(f, CLUSTER_METAD, 2 * CLUSTER_S);
+		faults__crash(f, node, 2 * CLUSTER_S);
 		return true;
 	case FAULTS_SYNC_METAD:
-		return at_sync(f, CLUSTER_METAD);
+		return at_sync(f, faults__some_metad(f));
 	case FAULTS_STOP_METAD:
-		return stop(f, CLUSTER_METAD);
+		return stop(f, faults__some_metad(f));
 	case FAULTS_METAD_DISK_ERROR:
-		return disk_error(f, CLUSTER_METAD, 20);
+		return disk_error(f, faults__some_metad(f), 20);
 	case FAULTS_CRASH_CLIENT:
 		node = faults__some_client(f);
 		if (!cluster_running(f->cluster, node))

@@ -60,6 +60,7 @@ bool faults__is_well(const struct faults *f, unsigned node);
 /* A chunk server that may go away now; 0: none (0 is metad's number). */
 unsigned faults__some_chunkd(struct faults *f);
 unsigned faults__some_daemon(struct faults *f);
+unsigned faults__some_metad(struct faults *f);
 unsigned faults__some_client(struct faults *f);
 void faults__some_loss(struct faults *f, unsigned node);
 void faults__crash(struct faults *f, unsigned node, uint64_t most_ns);

@@ -31,12 +31,13 @@ static int each_name(void *ctx, const char *name)
 static bool some_byte(
 	struct faults *f, unsigned node, char dir[PATH_BYTES], char path[PATH_BYTES], uint64_t *ret_offset)
 {
-	const char *part = rng_chance(&f->rng, 1, 2) ? "log" : "kv";
+	bool is_group = cluster_is_metad(f->cluster, node) && f->cluster->options.metads;
+	const char *part = rng_chance(&f->rng, 1, 2) ? "log" : is_group ? "table-0" : "kv";
 	struct io *io = faults__io_of(f, node);
 	struct files files = {.count = 0};
 	uint8_t byte;
 
-	if (node == CLUSTER_METAD)
+	if (cluster_is_metad(f->cluster, node))
 		snprintf(dir, PATH_BYTES, "/metad/%s", part);
 	else
 		snprintf(dir, PATH_BYTES, "%s/index/%s",

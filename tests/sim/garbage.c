@@ -50,9 +50,11 @@ static const char *copy_left(struct metad *md, const struct disk *d)
 
 const char *garbage_left(struct cluster *c)
 {
-	struct metad *md = c->nodes[CLUSTER_METAD].metad;
+	struct metad *md = cluster_metad(c);
 	const char *left;
 
+	if (!md)
+		return "no metad leads";
 	if (md->state.meta.floor < md->state.meta.next_block)
 		return "the floor has not passed all block ids";
 	left = row_left(md, STATE_TABLE_GC, "gc");

@@ -139,9 +139,9 @@ static void look_at_time(struct law *law, struct metad *md)
 
 void law_look(struct law *law)
 {
-	struct metad *md = law->cluster->nodes[CLUSTER_METAD].metad;
+	struct metad *md = cluster_metad(law->cluster);
 
-	if (!cluster_running(law->cluster, CLUSTER_METAD) || !md || md->failed)
+	if (!md)
 		return;
 	look_at_time(law, md);
 	look_at_garbage(law, md);

@@ -27,8 +27,8 @@ enum {
 
 struct settings {
 	bool help, transcript, shrink, hash, twice, lines, json, stop, points, all_points;
-	uint64_t seed, runs, ops, parts, part;
-	const char *faults, *without, *events;
+	uint64_t seed, runs, ops, metads, parts, part;
+	const char *faults, *without, *events, *history;
 	enum run_mode mode;
 	uint64_t without_bits;
 };
@@ -52,6 +52,13 @@ static const struct opt table[] = {
 		.max = 1000000,
 		.arg = "N",
 		.help = "operations of the clients in a run"},
+	{.name = "metads",
+		.type = OPT_U64,
+		OPTION(metads),
+		.default_ = "0",
+		.max = CLUSTER_METADS_MAX,
+		.arg = "N",
+		.help = "a group of so many metads; 0: one, that keeps one log"},
 	{.name = "faults",
 		.type = OPT_STRING,
 		OPTION(faults),
@@ -72,6 +79,11 @@ static const struct opt table[] = {
 		OPTION(events),
 		.arg = "FILE",
 		.help = "every event as a line (one run)"},
+	{.name = "history",
+		.type = OPT_STRING,
+		OPTION(history),
+		.arg = "FILE",
+		.help = "the history of names of a group, for craton-linear (one run; --metads 1 or more)"},
 	{.name = "shrink",
 		.type = OPT_FLAG,
 		OPTION(shrink),
@@ -114,8 +126,8 @@ static void print_replay(uint64_t seed, const struct settings *s)
 {
 	char line[512];
 	int n = snprintf(line, sizeof(line),
-		"replay: tests/sim/craton-sim --seed %llu --ops %llu --faults %s%s%s --transcript\n",
-		(unsigned long long)seed, (unsigned long long)s->ops, s->faults, s->without ? " --without " : "",
+		"replay: tests/sim/craton-sim --seed %llu --ops %llu --metads %llu --faults %s%s%s --transcript\n",
+		(unsigned long long)seed, (unsigned long long)s->ops, (unsigned long long)s->metads, s->faults, s->without ? " --without " : "",
 		s->without ? s->without : "");
 
 	if (write(STDOUT_FILENO, line, (size_t)n) < 0)
@@ -134,14 +146,16 @@ static void on_signal(int number)
 	_exit(1);
 }
 
-static void run_one(const struct settings *s, uint64_t seed, FILE *events, struct run_result *out)
+static void run_one(const struct settings *s, uint64_t seed, FILE *events, FILE *history, struct run_result *out)
 {
 	struct run_options o = {.seed = seed,
 		.ops = s->ops,
 		.mode = s->mode,
+		.metads = (unsigned)s->metads,
 		.without = s->without_bits,
 		.transcript = s->transcript ? stdout : NULL,
-		.events = events};
+		.events = events,
+		.history = history};
 
 	current_seed = seed;
 	current_settings = s;
@@ -195,7 +209,7 @@ static void run_child(const struct settings *s, uint64_t seed, bool again, struc
 		if (again)
 			shift_addresses();
 		alarm(RUN_LIMIT_S);
-		run_one(s, seed, NULL, &r);
+		run_one(s, seed, NULL, NULL, &r);
 		fflush(stdout);
 		_exit(write(fds[1], &r, sizeof(r)) == sizeof(r) ? 0 : 1);
 	}
@@ -232,22 +246,34 @@ static void print_result(const struct settings *s, const struct run_result *r)
 	fflush(stdout);
 }
 
+/* NULL, and *ret_out NULL: not wanted. */
+static bool open_out(const char *path, FILE **ret_out)
+{
+	*ret_out = path ? fopen(path, "w") : NULL;
+	if (path && !*ret_out)
+		perror(path);
+	return !path || *ret_out;
+}
+
+static bool close_out(const char *path, FILE *out)
+{
+	if (!out || fclose(out) == 0)
+		return true;
+	perror(path);
+	return false;
+}
+
 static int run_all(const struct settings *s)
 {
 	static struct run_result sum, r;
-	FILE *events = NULL;
+	FILE *events, *history;
 	uint64_t failed = 0, seeds = 0;
 
-	if (s->events) {
-		events = fopen(s->events, "w");
-		if (!events) {
-			perror(s->events);
-			return 1;
-		}
-	}
+	if (!open_out(s->events, &events) || !open_out(s->history, &history))
+		return 1;
 	for (; seeds < s->runs && !(s->stop && failed); seeds++) {
 		if (s->runs == 1 && !s->twice)
-			run_one(s, s->seed, events, &r);
+			run_one(s, s->seed, events, history, &r);
 		else
 			run_child(s, s->seed + seeds, false, &r);
 		r.ok = r.ok && (!s->twice || is_same_again(s, &r));
@@ -255,10 +281,8 @@ static int run_all(const struct settings *s)
 		report_add(&sum, &r);
 		print_result(s, &r);
 	}
-	if (events && fclose(events) != 0) {
-		perror(s->events);
+	if (!close_out(s->events, events) || !close_out(s->history, history))
 		return 1;
-	}
 	if (s->json)
 		report_json_sum(&sum, seeds, failed);
 	return failed ? 1 : 0;
@@ -363,8 +387,10 @@ int main(int argc, char **argv)
 		rc = read_mode(&s, &err);
 	if (rc == 0)
 		rc = read_without(&s, &err);
-	if (rc == 0 && (s.events || s.transcript) && s.runs != 1)
-		rc = err_set(&err, ERR_INVAL, "--events and --transcript are for one run: leave --runs out");
+	if (rc == 0 && (s.events || s.transcript || s.history) && s.runs != 1)
+		rc = err_set(&err, ERR_INVAL, "--events, --transcript and --history are for one run: leave --runs out");
+	if (rc == 0 && s.history && !s.metads)
+		rc = err_set(&err, ERR_INVAL, "--history is of groups: add --metads 1 or 3");
 	if (rc == 0 && s.part >= s.parts)
 		rc = err_set(&err, ERR_INVAL, "--part is less than --parts");
 	if (rc < 0) {

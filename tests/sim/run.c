@@ -12,13 +12,15 @@
 #include "tests/sim/copies.h"
 #include "tests/sim/garbage.h"
 #include "tests/sim/law.h"
+#include "tests/lib/linear_json.h"
+#include "tests/sim/names.h"
 #include "tests/sim/registers.h"
 #include "tests/sim/settings.h"
 #include "tests/sim/verify.h"
 #include "tests/sim/workload.h"
 
 enum {
-	CREWS = 2,
+	CREWS_MAX = 3,
 	PAUSE_MS = 60,
 	PAUSE_ONE_MS = 600,  /* one fault follows the other: so that there are some within a run */
 	OPS_PER_FAULT = 100, /* at most: else the workload goes on */
@@ -42,7 +44,10 @@ struct run {
 	struct cluster *cluster;
 	struct checker *checker;
 	struct workload *workload;
-	struct crew *crews[CREWS];
+	struct crew *crews[CREWS_MAX];
+	size_t crew_count;
+	struct crew *names;           /* one of them; NULL: there is none */
+	struct linear_result verdict; /* on their history */
 	struct faults *faults; /* NULL: none */
 	struct verify *verify;
 	struct law *law;
@@ -108,7 +113,7 @@ static bool are_clients_stopped(void *ctx)
 {
 	struct run *r = ctx;
 
-	for (unsigned i = r->cluster->first_client; i < r->cluster->node_count; i++)
+	for (unsigned i = r->cluster->first_client; i < r->cluster->client_end; i++)
 		if (r->cluster->nodes[i].state != CLUSTER_STOPPED)
 			return r->cluster->failed;
 	return true;
@@ -138,7 +143,7 @@ static void client_crashed(void *ctx, unsigned node)
 	struct run *r = ctx;
 
 	workload_client_crashed(r->workload, node);
-	for (size_t i = 0; i < CREWS; i++)
+	for (size_t i = 0; i < r->crew_count; i++)
 		crew_client_crashed(r->crews[i], node);
 }
 
@@ -147,7 +152,7 @@ static void client_started(void *ctx, unsigned node)
 	struct run *r = ctx;
 
 	workload_client_started(r->workload, node);
-	for (size_t i = 0; i < CREWS; i++)
+	for (size_t i = 0; i < r->crew_count; i++)
 		crew_client_started(r->crews[i], node);
 }
 
@@ -155,7 +160,7 @@ static bool is_idle(void *ctx)
 {
 	struct run *r = ctx;
 
-	for (size_t i = 0; i < CREWS; i++)
+	for (size_t i = 0; i < r->crew_count; i++)
 		if (!crew_idle(r->crews[i]))
 			return r->cluster->failed;
 	return true;
@@ -267,12 +272,12 @@ static void lull(struct run *r)
 	SOMETIMES(sim_lull);
 	cluster_note(r->cluster, "lull");
 	workload_lull(r->workload, until_ns);
-	for (size_t i = 0; i < CREWS; i++)
+	for (size_t i = 0; i < r->crew_count; i++)
 		crew_lull(r->crews[i], until_ns);
 	law_hurry(r->law);
 	if (r->faults)
 		faults_lull(r->faults, until_ns);
-	for (unsigned i = r->cluster->first_client; i < r->cluster->node_count; i++) {
+	for (unsigned i = r->cluster->first_client; i < r->cluster->client_end; i++) {
 		if (!cluster_running(r->cluster, i))
 			continue;
 		r->gc = (struct client_op){.kind = CLIENT_GC, .flags = CLIENT_GC_START, .done = gc_asked};
@@ -284,7 +289,7 @@ static void lull(struct run *r)
 static void work(struct run *r)
 {
 	enter(r, "workload");
-	for (unsigned i = r->cluster->first_client; i < r->cluster->node_count; i++)
+	for (unsigned i = r->cluster->first_client; i < r->cluster->client_end; i++)
 		client_started(r, i);
 	while (!r->cluster->failed && !workload_done(r->workload)) {
 		uint64_t next_ns = now_ns(r) + WATCH_NS;
@@ -314,10 +319,20 @@ static void all_up(struct run *r)
 		wait_for(r, is_registered, REGISTER_LIMIT_NS);
 }
 
+static bool are_even(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || cluster_metads_are_even(r->cluster);
+}
+
 static void look_at_all(struct run *r)
 {
 	if (r->cluster->failed)
 		return;
+	wait_for(r, are_even, REGISTER_LIMIT_NS);
+	if (!r->cluster->failed)
+		cluster_check_metads(r->cluster);
 	copies_look_at_all(r->copies);
 	for (unsigned i = CLUSTER_CHUNKD; i < r->cluster->first_client; i++)
 		law_look_at_extents(r->cluster, i, r->faults);
@@ -325,7 +340,7 @@ static void look_at_all(struct run *r)
 	verify_start(r->verify);
 	wait_for(r, is_verified, VERIFY_LIMIT_NS);
 	if (!r->cluster->failed) {
-		for (size_t i = 0; i < CREWS; i++)
+		for (size_t i = 0; i < r->crew_count; i++)
 			crew_look(r->crews[i]);
 		wait_for(r, is_idle, VERIFY_LIMIT_NS);
 	}
@@ -359,25 +374,28 @@ static void stop_all(struct run *r)
 {
 	if (r->cluster->failed)
 		return;
-	for (unsigned i = r->cluster->first_client; i < r->cluster->node_count; i++)
+	for (unsigned i = r->cluster->first_client; i < r->cluster->client_end; i++)
 		cluster_stop(r->cluster, i);
 	wait_for(r, are_clients_stopped, STOP_LIMIT_NS);
 	for (unsigned i = CLUSTER_CHUNKD; i < r->cluster->first_client && !r->cluster->failed; i++)
 		cluster_stop(r->cluster, i);
-	if (!r->cluster->failed)
-		cluster_stop(r->cluster, CLUSTER_METAD);
+	for (unsigned i = 0; i < cluster_metads(r->cluster) && !r->cluster->failed; i++)
+		cluster_stop(r->cluster, cluster_metad_node(r->cluster, i));
 	wait_for(r, is_stopped, STOP_LIMIT_NS);
 }
 
 /* Power fails everywhere, and nothing stays but what was made durable. */
 static void lose_all(struct run *r)
 {
-	for (unsigned i = 0; i < r->cluster->first_client; i++) {
+	for (unsigned i = 0; i < r->cluster->node_count; i++) {
+		if (cluster_is_client(r->cluster, i))
+			continue;
 		sim_set_loss(r->cluster->nodes[i].io, SIM_LOSS_ALL);
 		cluster_crash(r->cluster, i);
 	}
-	for (unsigned i = 0; i < r->cluster->first_client && !r->cluster->failed; i++)
-		cluster_start_again(r->cluster, i);
+	for (unsigned i = 0; i < r->cluster->node_count && !r->cluster->failed; i++)
+		if (!cluster_is_client(r->cluster, i))
+			cluster_start_again(r->cluster, i);
 }
 
 static void restart_all(struct run *r)
@@ -408,7 +426,7 @@ static void run_phases(struct run *r)
 		work(r);
 	r->ops = r->cluster->client_ops;
 	enter(r, "mending");
-	for (size_t i = 0; i < CREWS; i++)
+	for (size_t i = 0; i < r->crew_count; i++)
 		crew_stop(r->crews[i]);
 	all_up(r);
 	wait_for(r, is_idle, STUCK_LIMIT_NS);
@@ -423,8 +441,16 @@ static void run_phases(struct run *r)
 	enter(r, "second-look");
 	look_at_all(r);
 	collect_garbage(r);
+	if (r->names && !r->cluster->failed)
+		names_judge(r->names, &r->verdict);
 	enter(r, "stop");
 	stop_all(r);
+}
+
+static void export_history(const struct run *r)
+{
+	if (r->names && r->o->history && linear_write(r->o->history, names_history(r->names)))
+		cluster_fail(r->cluster, "the history cannot be written");
 }
 
 /* ---- one run ---- */
@@ -438,7 +464,7 @@ static void fill_result(const struct run *r, struct run_result *out)
 	snprintf(out->text, sizeof(out->text), "%.250s", r->cluster->text);
 	out->counts[RUN_operations] = r->ops;
 	out->counts[RUN_jobs] = workload_count(r->workload);
-	for (size_t i = 0; i < CREWS; i++)
+	for (size_t i = 0; i < r->crew_count; i++)
 		out->counts[RUN_jobs] += r->crews[i]->count;
 	out->counts[RUN_acknowledged] = k->acknowledged;
 	out->counts[RUN_refused] = k->refused;
@@ -456,6 +482,9 @@ static void fill_result(const struct run *r, struct run_result *out)
 	out->counts[RUN_crashes] = r->cluster->crashes;
 	out->counts[RUN_stops] = r->cluster->stops;
 	out->counts[RUN_bits_flipped] = r->faults ? faults_flipped(r->faults) : 0;
+	out->counts[RUN_name_ops] = r->verdict.checked;
+	out->counts[RUN_name_conflicts] = r->verdict.conflicts;
+	out->counts[RUN_name_unknown] = r->verdict.unknown;
 	out->counts[RUN_events] = sim_event_count(r->cluster->sim);
 	for (int i = 0; r->faults && i < FAULTS_KINDS; i++)
 		out->faults[i] = faults_count(r->faults, i);
@@ -512,6 +541,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	struct run r = {.o = o, .phase = "start", .ops_wanted = o->ops, .lull_ops = UINT64_MAX};
 	struct cluster_options c = {
 		.seed = o->seed,
+		.metads = o->metads,
 		.transcript = o->transcript,
 		.events = o->events,
 		.strict = o->mode == RUN_NO_FAULTS,
@@ -544,11 +574,15 @@ void run_seed(const struct run_options *o, struct run_result *out)
 			o->without, &hooks);
 	r.crews[0] = registers_new(r.cluster, o->seed, strict);
 	r.crews[1] = appenders_new(r.cluster, o->seed, strict);
+	r.crew_count = 2;
+	if (o->metads)
+		r.names = r.crews[r.crew_count++] = names_new(r.cluster, o->seed, strict);
 	r.law = law_new(r.cluster);
 	r.copies = copies_new(r.cluster);
 	r.verify = verify_new(r.cluster, r.checker, r.faults);
 	cluster_start_all(r.cluster);
 	run_phases(&r);
+	export_history(&r);
 	current = NULL;
 	fill_result(&r, out);
 	if (!out->ok) {
@@ -562,8 +596,9 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	verify_free(r.verify);
 	law_free(r.law);
 	copies_free(r.copies);
-	for (size_t i = 0; i < CREWS; i++)
+	for (size_t i = 0; i < r.crew_count; i++)
 		crew_free(r.crews[i]);
+	linear_result_fini(&r.verdict);
 	workload_free(r.workload);
 	checker_free(r.checker);
 	cluster_free(r.cluster);

@@ -23,9 +23,11 @@ enum run_mode {
 struct run_options {
 	uint64_t seed, ops;
 	enum run_mode mode;
+	unsigned metads; /* 0: one, that keeps one log; else a group of so many */
 	uint64_t without; /* kinds of faults that are left out: bits by enum faults_kind */
 	FILE *transcript; /* NULL or where what is done on purpose and what the daemons log goes */
 	FILE *events;     /* NULL or where every event goes */
+	FILE *history;    /* NULL or where the history of names goes; only groups have one */
 	/* RUN_SYNCS: hears of each sync but those in looks, and may have its host stop there (sim_stop_at_sync). */
 	void (*synced)(void *ctx, struct cluster *c, unsigned node, enum sim_sync kind, const char *path);
 	void *ctx;
@@ -50,6 +52,9 @@ struct run_options {
 	X(replays) /* of metad's log that gave the table that it had before */ \
 	X(crashes)                                                             \
 	X(stops)                                                               \
+	X(name_ops) /* of the history of names, which only groups have */      \
+	X(name_conflicts) /* of these: at once with another one on the name */ \
+	X(name_unknown)                                                        \
 	X(bits_flipped)                                                        \
 	X(events)
 

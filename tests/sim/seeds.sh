@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Some seeds with faults (tools/soak runs many), and those that have found something once: nothing acknowledged is lost or wrong. A few without
-# any, and some with one chunk server at a time away, slow or cut off: there no operation may fail. Two processes side by side.
+# any, and some with one chunk server at a time away, slow or cut off: there no operation may fail. The same with a group of three metads. Two
+# processes side by side.
 set -eu
 sim=${CRATON_BUILD:-build}/tests/sim/craton-sim
 each=12
@@ -17,8 +18,11 @@ other=$!
 "$sim" --seed $((each + 1)) --runs $each || code=1
 wait $other || code=1
 cat "$out"
+"$sim" --metads 3 --faults none --seed 1 --runs 3 || code=1
+"$sim" --metads 3 --faults one --seed 1 --runs 4 || code=1
+"$sim" --metads 3 --seed 1 --runs $each || code=1
 for seed in $found; do
 	"$sim" --seed "$seed" || code=1
 done
 [ $code = 0 ] || exit 1
-echo "$((2 * each)) seeds with faults, 8 with one at a time, 5 without: nothing acknowledged was lost or wrong"
+echo "$((3 * each)) seeds with faults, 12 with one at a time, 8 without: nothing acknowledged was lost or wrong"

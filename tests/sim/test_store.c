@@ -137,7 +137,7 @@ static void start_chunkd(struct world *w, int i)
 		.capacity_bytes = 128 * MIB,
 		.segment_bytes = 4 * MIB,
 		.listen = sim_host_addr(w->chunkd_io[i], 7100),
-		.metad = sim_host_addr(w->metad_io, 7000),
+		.metads = {.count = 1, .addrs = {sim_host_addr(w->metad_io, 7000)}},
 		.cluster = cluster,
 		.secret = "the secret of the simulation!!!",
 		.backend = &kv_mem,
@@ -200,7 +200,7 @@ static void world_open(struct world *w, uint64_t seed)
 	for (int i = 0; i < SERVERS; i++)
 		start_chunkd(w, i);
 	ck_assert(sim_run(w->sim, all_registered, w, sim_now_ns(w->sim) + 60000 * MS));
-	o.metad = sim_host_addr(w->metad_io, 7000);
+	o.metads = (struct rpc_addrs){.count = 1, .addrs = {sim_host_addr(w->metad_io, 7000)}};
 	w->client = client_new(w->client_io, &o);
 	for (int i = 0; i < FILES; i++)
 		snprintf(w->files[i].path, sizeof(w->files[i].path), "/f%c", 'a' + i);

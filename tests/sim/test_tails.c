@@ -7,7 +7,10 @@
 #include <string.h>
 #include "client/client_priv.h"
 #include "client/pick.h"
+#include "client/read_job.h"
 #include "client/write.h"
+#include "common/rpc/methods.h"
+#include "common/rpc/peer_private.h"
 #include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 #include "tests/sim/cluster.h"
@@ -29,20 +32,25 @@ static bool all_registered(void *ctx)
 	return cluster_all_registered(ctx);
 }
 
-static struct bed *bed_new(unsigned chunkds, unsigned clients)
+static struct bed *bed_new_disks(unsigned chunkds, unsigned clients, unsigned disks)
 {
 	static struct bed b;
 	struct cluster_options o = {.seed = 7, .chunkds = chunkds, .clients = clients, .strict = true};
 
 	memset(&b, 0, sizeof(b));
 	for (unsigned i = 0; i < chunkds; i++)
-		o.disks[i] = 1;
+		o.disks[i] = disks;
 	b.cluster = cluster_new(&o);
 	cluster_start_all(b.cluster);
 	ck_assert(sim_run(b.cluster->sim, all_registered, b.cluster, 60 * CLUSTER_S));
 	for (size_t i = 0; i < sizeof(b.data); i++)
 		b.data[i] = (uint8_t)(i * 31 + i / 251);
 	return &b;
+}
+
+static struct bed *bed_new(unsigned chunkds, unsigned clients)
+{
+	return bed_new_disks(chunkds, clients, 1);
 }
 
 static struct client *client_of(struct bed *b, unsigned client)
@@ -60,14 +68,24 @@ static bool is_done(void *ctx)
 	return ((struct bed *)ctx)->done;
 }
 
-static void run_op(struct bed *b, unsigned client, enum client_op_kind kind)
+static void until(struct bed *b, bool (*is_so)(void *ctx), void *ctx)
+{
+	ck_assert(sim_run(b->cluster->sim, is_so, ctx, sim_now_ns(b->cluster->sim) + OP_LIMIT_NS));
+}
+
+static void start_op(struct bed *b, unsigned client, enum client_op_kind kind)
 {
 	b->op.kind = kind;
 	b->op.done = op_done;
 	b->op.user = b;
 	b->done = false;
 	client_start(client_of(b, client), &b->op);
-	ck_assert(sim_run(b->cluster->sim, is_done, b, sim_now_ns(b->cluster->sim) + OP_LIMIT_NS));
+}
+
+static void run_op(struct bed *b, unsigned client, enum client_op_kind kind)
+{
+	start_op(b, client, kind);
+	until(b, is_done, b);
 	ck_assert_msg(b->op.err.code == 0, "%s", b->op.err.text);
 }
 
@@ -151,6 +169,326 @@ static unsigned missing_chunks(struct bed *b, unsigned first, unsigned count)
 	}
 	return missing;
 }
+
+/* Chunks of blocks two of which share a server. */
+static unsigned crowded_chunks(struct bed *b, unsigned number)
+{
+	unsigned crowded = 0;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/f%u", number);
+	b->op = (struct client_op){.path = path};
+	run_op(b, 0, CLIENT_INSPECT);
+	for (uint64_t n = 0; n < b->op.count; n++)
+		crowded += b->op.chunks[n].crowded;
+	mem_free(b->op.chunks);
+	return crowded;
+}
+
+static void reach(struct bed *b, unsigned from, unsigned count, bool reached)
+{
+	for (unsigned i = from; i < from + count; i++)
+		(reached ? sim_heal : sim_cut)(b->cluster->nodes[b->cluster->first_client].io, b->cluster->nodes[i].io);
+}
+
+static uint32_t slow_disk(struct bed *b)
+{
+	char name[16];
+	size_t pos = 0;
+	uint64_t key;
+	void *value;
+
+	snprintf(name, sizeof(name), "chunkd-%u", (unsigned)SLOW);
+	while (map_next(&client_of(b, 0)->disks.disks, &pos, &key, &value))
+		if (!strcmp(((struct disks_disk *)value)->server->name, name))
+			return (uint32_t)key;
+	return 0;
+}
+
+/* A disk that has no room for a chunk is one that new blocks go past for a while. Its server is no suspect. */
+START_TEST(test_no_room_is_no_failure)
+{
+	struct bed *b = bed_new(7, 1);
+	struct disks *disks = &client_of(b, 0)->disks;
+	struct io *host = b->cluster->nodes[SLOW].io;
+	uint64_t total, left;
+	uint32_t disk, avoided[4];
+	int fd;
+
+	/* It has no segment yet, and metad hears a moment late that none can be made any more. */
+	ck_assert_int_eq(io_disk_space(host, "/", &total, &left), 0);
+	ck_assert_int_eq(io_open(host, "/in-the-way", IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd), 0);
+	ck_assert_int_eq(io_allocate(host, fd, 0, left - (1 << 20)), 0);
+	for (unsigned i = 0; i < 10 && !disks_avoid_list(disks, avoided, 4); i++)
+		put(b, 0, i);
+	disk = slow_disk(b);
+	ck_assert(disks_without_room(disks, disk));
+	ck_assert_uint_eq(disks_avoid_list(disks, avoided, 4), 1);
+	ck_assert_uint_eq(avoided[0], disk);
+	ck_assert(!disks_suspect(disks, disk) && !disks_avoided(disks, disk));
+	io_close(host, fd);
+	pass(b, DISKS_NO_ROOM_NS);
+	ck_assert_uint_eq(disks_avoid_list(disks, avoided, 4), 0);
+	cluster_free(b->cluster);
+}
+END_TEST
+
+static void restart(struct bed *b, unsigned node)
+{
+	cluster_crash(b->cluster, node);
+	cluster_start(b->cluster, node);
+}
+
+/*
+ * All spares lie with servers that have a chunk of the block. One that does not answer for a while is waited for, behind the commit if all others
+ * are there; the place of two that are gone is taken in the end.
+ */
+START_TEST(test_silent_servers_and_no_fresh_domain)
+{
+	struct bed *b = bed_new_disks(6, 1, 2);
+	struct client *c = client_of(b, 0);
+	uint64_t took;
+
+	c->timeout_ns = 30 * CLUSTER_S;
+	put(b, 0, 10); /* all are connected */
+	reach(b, SLOW, 1, false);
+	took = put(b, 0, 0);
+	ck_assert_msg(took < 5 * CLUSTER_S, "%llu ms", (unsigned long long)took / 1000000);
+	pass(b, 4 * CLUSTER_S);
+	ck_assert_uint_eq(c->late_blocks, 1);
+	reach(b, SLOW, 1, true);
+	pass(b, 5 * CLUSTER_S);
+	ck_assert_uint_eq(missing_chunks(b, 0, 1), 0);
+	ck_assert_uint_eq(crowded_chunks(b, 0), 0);
+	reach(b, SLOW, 1, false);
+	put(b, 0, 1);
+	pass(b, 30 * CLUSTER_S);
+	ck_assert_uint_eq(c->late_blocks, 0); /* it is kept no longer: repair's */
+	reach(b, SLOW, 1, true);
+	pass(b, 5 * CLUSTER_S);
+	reach(b, SLOW, 2, false);
+	took = put(b, 0, 2);
+	ck_assert_msg(took > 10 * CLUSTER_S && took < 12 * CLUSTER_S, "%llu ms", (unsigned long long)took / 1000000);
+	reach(b, SLOW, 2, true);
+	ck_assert_uint_gt(crowded_chunks(b, 2), 0); /* and repair takes them apart again */
+	pass(b, 5 * CLUSTER_S);
+	ck_assert_uint_eq(missing_chunks(b, 2, 1), 0);
+}
+END_TEST
+
+/* One of three does not answer for a while, and nobody else may have its chunks, which the block needs. */
+START_TEST(test_a_starved_server_and_no_spare)
+{
+	struct bed *b = bed_new_disks(3, 1, 2);
+	struct client *c = client_of(b, 0);
+
+	c->timeout_ns = 30 * CLUSTER_S;
+	put(b, 0, 10); /* all are connected */
+	reach(b, SLOW, 1, false);
+	b->op = (struct client_op){.path = "/f0", .flags = CR_WRITE, .mode = 0644};
+	run_op(b, 0, CLIENT_OPEN);
+	b->op = (struct client_op){
+		.file = b->op.ret_file, .flags = CLIENT_WRITE_COPY, .buf = b->data, .len = FILE_BYTES};
+	run_op(b, 0, CLIENT_WRITE);
+	start_op(b, 0, CLIENT_CLOSE);
+	pass(b, 9500 * CLUSTER_MS);
+	ck_assert_msg(!b->done, "%s", b->op.err.text);
+	reach(b, SLOW, 1, true);
+	until(b, is_done, b);
+	ck_assert_msg(b->op.err.code == 0, "%s", b->op.err.text);
+	pass(b, 2 * CLUSTER_S);
+	ck_assert_uint_eq(missing_chunks(b, 0, 1), 0);
+}
+END_TEST
+
+/* One of three is gone: no allocation can do without it, and it is not given the same time again by each. */
+START_TEST(test_a_gone_server_and_no_spare)
+{
+	struct bed *b = bed_new_disks(3, 1, 2);
+	struct client *c = client_of(b, 0);
+	uint64_t start;
+
+	c->timeout_ns = 30 * CLUSTER_S;
+	put(b, 0, 10);
+	reach(b, SLOW, 1, false);
+	start = sim_now_ns(b->cluster->sim);
+	b->op = (struct client_op){.path = "/f0", .flags = CR_WRITE, .mode = 0644};
+	run_op(b, 0, CLIENT_OPEN);
+	b->op = (struct client_op){
+		.file = b->op.ret_file, .flags = CLIENT_WRITE_COPY, .buf = b->data, .len = FILE_BYTES};
+	run_op(b, 0, CLIENT_WRITE);
+	start_op(b, 0, CLIENT_CLOSE);
+	sim_run(b->cluster->sim, is_done, b, start + 60 * CLUSTER_S);
+	ck_assert(b->done);
+	ck_assert_int_eq(b->op.err.code, ERR_TOO_FEW_CHUNKS);
+	start = sim_now_ns(b->cluster->sim) - start;
+	ck_assert_msg(start > 10 * CLUSTER_S && start < 20 * CLUSTER_S, "%llu ms", (unsigned long long)start / 1000000);
+}
+END_TEST
+
+/* All have just started, and metad has not told them yet whom to believe. */
+START_TEST(test_a_get_of_servers_that_are_not_ready)
+{
+	struct bed *b = bed_new(6, 1);
+	struct io *metad_io = b->cluster->nodes[CLUSTER_METAD].io;
+	struct client_file *f;
+
+	client_of(b, 0)->timeout_ns = 15 * CLUSTER_S;
+	put(b, 0, 0);
+	b->op = (struct client_op){.path = "/f0", .flags = CR_READ};
+	run_op(b, 0, CLIENT_OPEN);
+	f = b->op.ret_file;
+	b->op = (struct client_op){.file = f, .buf = b->back, .len = 1};
+	run_op(b, 0, CLIENT_READ);
+	for (unsigned i = CLUSTER_CHUNKD; i < CLUSTER_CHUNKD + 6; i++) {
+		sim_cut(b->cluster->nodes[i].io, metad_io);
+		restart(b, i);
+	}
+	pass(b, 5 * CLUSTER_S); /* they are suspects no more */
+	b->op = (struct client_op){.file = f, .buf = b->back, .len = FILE_BYTES};
+	start_op(b, 0, CLIENT_READ);
+	pass(b, 8 * CLUSTER_S);
+	ck_assert_msg(!b->done, "%s", b->op.err.text);
+	for (unsigned i = CLUSTER_CHUNKD; i < CLUSTER_CHUNKD + 6; i++)
+		sim_heal(b->cluster->nodes[i].io, metad_io);
+	until(b, is_done, b);
+	ck_assert_msg(b->op.err.code == 0, "%s", b->op.err.text);
+	ck_assert(memcmp(b->data, b->back, FILE_BYTES) == 0);
+	b->op = (struct client_op){.file = f};
+	run_op(b, 0, CLIENT_CLOSE);
+}
+END_TEST
+
+/* The node of the server that has chunk `index` of the file's only block. */
+static unsigned node_of_chunk(struct bed *b, unsigned number, unsigned index)
+{
+	unsigned node = 0;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/f%u", number);
+	b->op = (struct client_op){.path = path};
+	run_op(b, 0, CLIENT_INSPECT);
+	for (uint64_t n = 0; n < b->op.count; n++)
+		if (b->op.chunks[n].index == index)
+			ck_assert_int_eq(sscanf(b->op.chunks[n].server_name, "chunkd-%u", &node), 1);
+	mem_free(b->op.chunks);
+	ck_assert_uint_gt(node, 0);
+	return CLUSTER_CHUNKD + node - 1;
+}
+
+/* Two servers do not answer, no connection breaks, and what may be read twice is used up. */
+START_TEST(test_gets_with_silent_servers)
+{
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	uint64_t took;
+
+	longest(b, put, 0, 4);
+	longest(b, get, 0, 4);
+	c->timeout_ns = 15 * CLUSTER_S;
+	c->bytes_hedged = 2 * PICK_HEDGE_FREE_BYTES;
+	reach(b, SLOW, 2, false);
+	took = longest(b, get, 0, 4);
+	ck_assert_msg(took < 8 * CLUSTER_S, "%llu ms", (unsigned long long)took / 1000000);
+	ck_assert_uint_eq(c->bytes_hedged, 2 * PICK_HEDGE_FREE_BYTES); /* there was no choice */
+}
+END_TEST
+
+struct middle {
+	struct client *client;
+	unsigned node; /* becomes that of a server some of whose bytes are here, and not all */
+};
+
+static bool is_amid_a_fetch(void *ctx)
+{
+	struct middle *m = ctx;
+
+	for (uint32_t disk = 1; disk <= CLUSTER_CHUNKDS_MAX; disk++) {
+		const struct disks_disk *d = disks_get(&m->client->disks, disk);
+
+		if (!d || !d->server->peer)
+			continue;
+		LIST_FOREACH(it, &d->server->peer->conns)
+			LIST_FOREACH(jt, &LIST_ENTRY(it, struct peer_conn, link)->calls) {
+				const struct rpc_call *call = LIST_ENTRY(jt, struct rpc_call, link);
+				const struct read_fetch *f = CONTAINER_OF(call, struct read_fetch, call);
+
+				if (call->method != &rpc_chunkd_get || f->next == 0 || f->next == f->count)
+					continue;
+				ck_assert_int_eq(sscanf(d->server->name, "chunkd-%u", &m->node), 1);
+				m->node += CLUSTER_CHUNKD - 1;
+				return true;
+			}
+	}
+	return false;
+}
+
+/* It begins to answer, and falls silent; what may be read twice is used up. */
+START_TEST(test_a_server_falls_silent_amid_a_get)
+{
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	struct middle m = {.client = c};
+	uint64_t start;
+
+	put(b, 0, 0);
+	get(b, 0, 0);
+	c->timeout_ns = 15 * CLUSTER_S;
+	c->bytes_hedged = 2 * PICK_HEDGE_FREE_BYTES;
+	b->op = (struct client_op){.path = "/f0", .flags = CR_READ};
+	run_op(b, 0, CLIENT_OPEN);
+	b->op = (struct client_op){.file = b->op.ret_file, .buf = b->back, .len = FILE_BYTES};
+	start_op(b, 0, CLIENT_READ);
+	until(b, is_amid_a_fetch, &m);
+	start = sim_now_ns(b->cluster->sim);
+	reach(b, m.node, 1, false);
+	until(b, is_done, b);
+	ck_assert_msg(b->op.err.code == 0, "%s", b->op.err.text);
+	ck_assert(memcmp(b->data, b->back, FILE_BYTES) == 0);
+	start = sim_now_ns(b->cluster->sim) - start;
+	ck_assert_msg(start < 5 * CLUSTER_S, "%llu ms", (unsigned long long)start / 1000000);
+	run_op(b, 0, CLIENT_CLOSE);
+}
+END_TEST
+
+/* It answers nothing for a while but that it is there: it is not asked that without end. */
+START_TEST(test_a_stalled_server_is_asked_seldom)
+{
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	unsigned node;
+
+	put(b, 0, 0);
+	get(b, 0, 0);
+	node = node_of_chunk(b, 0, 0);
+	c->bytes_hedged = 2 * PICK_HEDGE_FREE_BYTES;
+	sim_disk_stall(b->cluster->nodes[node].io, 10 * CLUSTER_S);
+	get(b, 0, 0);
+	ck_assert_uint_ge(c->disks.checked, 2);
+	ck_assert_uint_le(c->disks.checked, 10);
+	ck_assert_uint_eq(disks_avoid_list(&c->disks, (uint32_t[4]){0}, 4), 0);
+}
+END_TEST
+
+/* What is rebuilt is checked by lists that each parity chunk has. */
+START_TEST(test_lists_of_a_silent_server)
+{
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	unsigned lost, silent;
+	uint64_t took;
+
+	longest(b, put, 0, 4);
+	longest(b, get, 0, 4);
+	c->timeout_ns = 15 * CLUSTER_S;
+	lost = node_of_chunk(b, 0, 0);
+	silent = node_of_chunk(b, 0, 4);
+	cluster_crash(b->cluster, lost);
+	reach(b, silent, 1, false);
+	took = get(b, 0, 0);
+	ck_assert_msg(took < CLUSTER_S, "%llu ms", (unsigned long long)took / 1000000);
+}
+END_TEST
 
 START_TEST(test_puts_go_round_a_slow_disk)
 {
@@ -370,11 +708,6 @@ static void fsync_file(struct bed *b, struct client_file *f)
 	run_op(b, 0, CLIENT_FSYNC);
 }
 
-static void until(struct bed *b, bool (*is_so)(void *ctx), void *ctx)
-{
-	ck_assert(sim_run(b->cluster->sim, is_so, ctx, sim_now_ns(b->cluster->sim) + OP_LIMIT_NS));
-}
-
 static struct write_block *first_block(const struct client_file *f)
 {
 	return LIST_ENTRY(f->write->blocks.next, struct write_block, link);
@@ -400,12 +733,6 @@ static bool late_and_other_ready(void *ctx)
 
 	return first_block(f)->late && first_block(f)->state == WRITE_READY && last->state == WRITE_READY &&
 		last->link.prev != &first_block(f)->link;
-}
-
-static void restart(struct bed *b, unsigned node)
-{
-	cluster_crash(b->cluster, node);
-	cluster_start(b->cluster, node);
 }
 
 /* Its receipt is not in the request that is under way. */
@@ -474,6 +801,13 @@ START_TEST(test_a_late_receipt_is_not_renewed)
 END_TEST
 
 /* A block that is part of the file is not tried again with others that are not. */
+static bool is_committing(void *arg)
+{
+	const struct client_file *f = arg;
+
+	return f->write->commit;
+}
+
 START_TEST(test_a_late_block_does_not_go_round_with_others)
 {
 	struct bed *b = bed_new(6, 1);
@@ -490,6 +824,7 @@ START_TEST(test_a_late_block_does_not_go_round_with_others)
 	pass(b, 2500 * CLUSTER_MS);
 	/* One commit hangs; behind it the late block and another one get ready, whose receipts count no more. */
 	sim_disk_stall(b->cluster->nodes[CLUSTER_METAD].io, 6 * CLUSTER_S);
+	writes_left = ARRAY_COUNT(ops);
 	for (unsigned i = 0; i < ARRAY_COUNT(ops); i++) {
 		ops[i] = (struct client_op){.kind = i % 2 ? CLIENT_FSYNC : CLIENT_WRITE, .file = f};
 		ops[i].done = in_place_done;
@@ -501,8 +836,9 @@ START_TEST(test_a_late_block_does_not_go_round_with_others)
 			ops[i].offset = f->attr.size;
 		}
 		client_start(c, &ops[i]);
+		if (i == 1)
+			until(b, is_committing, f);
 	}
-	writes_left = ARRAY_COUNT(ops);
 	until(b, late_and_other_ready, f);
 	for (unsigned i = 0; i < 6; i++)
 		if (CLUSTER_CHUNKD + i != SLOW)
@@ -586,7 +922,8 @@ START_TEST(test_a_slow_chunk_that_nobody_vouches_for)
 }
 END_TEST
 
-UNIT_MAIN("tails", test_a_slow_chunk_that_nobody_vouches_for, test_puts_go_round_a_slow_disk,
+UNIT_MAIN("tails", test_no_room_is_no_failure, test_gets_with_silent_servers, test_lists_of_a_silent_server,
+	test_a_starved_server_and_no_spare, test_a_gone_server_and_no_spare, test_a_server_falls_silent_amid_a_get, test_a_stalled_server_is_asked_seldom, test_a_get_of_servers_that_are_not_ready, test_silent_servers_and_no_fresh_domain, test_a_slow_chunk_that_nobody_vouches_for, test_puts_go_round_a_slow_disk,
 	test_gets_go_round_a_slow_disk, test_a_stalled_put_goes_to_a_fresh_domain,
 	test_a_stalled_put_leaves_a_chunk_and_adds_it, test_what_is_late_is_added_out_of_the_callers_memory,
 	test_what_leaves_the_callers_memory_is_waited_for, test_what_comes_during_the_commit_is_added,

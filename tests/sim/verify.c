@@ -114,10 +114,14 @@ static bool may_be(const struct verify *v, const struct cr_chunk_info *info, boo
 
 static void check_chunk(struct verify *v, const struct cr_chunk_info *info)
 {
-	struct metad *md = v->cluster->nodes[CLUSTER_METAD].metad;
+	struct metad *md = cluster_metad(v->cluster);
 	struct state_block block;
 	bool sealed;
 
+	if (!md) {
+		cluster_fail(v->cluster, "no metad leads, though nothing is in the way");
+		return;
+	}
 	if (state_block_get(&md->state, info->block, &block) < 0) {
 		cluster_fail(v->cluster, "%s has block %llu, of which metad has no row", entry(v)->path,
 			(unsigned long long)info->block);

@@ -30,6 +30,70 @@ START_TEST(test_first_fit_and_joining)
 }
 END_TEST
 
+/* What is lent lies at the other end, and comes back as a whole while the class goes on at its own. */
+START_TEST(test_borrowing_from_the_end)
+{
+	struct alloc a;
+	struct alloc_extent x, y, own, again;
+
+	alloc_init(&a);
+	alloc_add_segment(&a, 0, ALLOC_LARGE, 100);
+	alloc_add_segment(&a, 1, ALLOC_LARGE, 100);
+	ck_assert_int_eq(alloc_borrow(&a, ALLOC_SMALL, 1, &x), ERR_NO_EXTENT);
+	ck_assert_int_eq(alloc_borrow(&a, ALLOC_LARGE, 101, &x), ERR_NO_EXTENT);
+	ck_assert_int_eq(alloc_borrow(&a, ALLOC_LARGE, 2, &x), 0);
+	ck_assert_int_eq(alloc_take(&a, ALLOC_LARGE, 40, &own), 0);
+	ck_assert_int_eq(alloc_borrow(&a, ALLOC_LARGE, 2, &y), 0);
+	ck_assert(x.segment == 1 && x.first == 98 && y.segment == 1 && y.first == 96 && own.segment == 0 && own.first == 0);
+	ck_assert_int_eq(alloc_borrow(&a, ALLOC_LARGE, 97, &again), ERR_NO_EXTENT);
+	ck_assert_int_eq(alloc_borrow(&a, ALLOC_LARGE, 96, &again), 0);
+	ck_assert_int_eq(alloc_borrow(&a, ALLOC_LARGE, 60, &own), 0);
+	ck_assert(again.segment == 1 && again.first == 0 && own.segment == 0 && own.first == 40);
+	alloc_give(&a, y);
+	alloc_give(&a, x);
+	alloc_give(&a, again);
+	ck_assert_uint_eq(alloc_greatest(&a, ALLOC_LARGE), 100);
+	alloc_fini(&a);
+}
+END_TEST
+
+/* Free space counts for a chunk only where a whole one fits, with its trailer. */
+START_TEST(test_what_fits)
+{
+	enum { SIZE_4M = 10, NEED_4M = 1025 };
+	struct alloc a;
+	struct alloc_extent x[9], first, last;
+
+	alloc_init(&a);
+	alloc_add_segment(&a, 0, ALLOC_MEDIUM, 8 * NEED_4M + 7);
+	ck_assert_uint_eq(alloc_fit_whole(&a, SIZE_4M, NEED_4M - 1), 0);
+	ck_assert_uint_eq(alloc_fit_whole(&a, SIZE_4M, 2 * NEED_4M - 1), NEED_4M);
+	ck_assert_uint_eq(alloc_fit_grains(&a, SIZE_4M), 8 * NEED_4M);
+	ck_assert_uint_eq(alloc_fit_grains(&a, 0), 8 * NEED_4M + 7);
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(alloc_take(&a, ALLOC_MEDIUM, NEED_4M, &x[i]), 0);
+	ck_assert_uint_eq(alloc_fit_grains(&a, SIZE_4M), 0);
+	ck_assert_uint_eq(alloc_fit_grains(&a, 1), 6); /* 8 KiB need three grains */
+	/* Three quarters of each come back: more than enough for six, and room for none. */
+	for (int i = 0; i < 8; i++) {
+		x[i].first += NEED_4M - 769;
+		x[i].grains = 769;
+		alloc_give(&a, x[i]);
+	}
+	ck_assert_uint_eq(alloc_fit_grains(&a, SIZE_4M), 0);
+	ck_assert_uint_eq(alloc_fit_grains(&a, SIZE_4M - 1), 8 * 513);
+	ck_assert_uint_eq(alloc_fit_grains(&a, 0), 8 * 769 + 7);
+	/* A neighbour makes one of it. */
+	first = (struct alloc_extent){0, 0, NEED_4M - 769};
+	alloc_give(&a, first);
+	ck_assert_uint_eq(alloc_fit_grains(&a, SIZE_4M), NEED_4M);
+	last = (struct alloc_extent){0, NEED_4M - 1, 1};
+	ck_assert_int_eq(alloc_reserve(&a, last), 0);
+	ck_assert_uint_eq(alloc_fit_grains(&a, SIZE_4M), 0);
+	alloc_fini(&a);
+}
+END_TEST
+
 START_TEST(test_reserve_refuses_what_cannot_be)
 {
 	struct alloc a;
@@ -150,4 +214,4 @@ START_TEST(test_agrees_with_a_map)
 }
 END_TEST
 
-UNIT_MAIN("alloc", test_first_fit_and_joining, test_reserve_refuses_what_cannot_be, test_agrees_with_a_map)
+UNIT_MAIN("alloc", test_first_fit_and_joining, test_borrowing_from_the_end, test_what_fits, test_reserve_refuses_what_cannot_be, test_agrees_with_a_map)

@@ -294,6 +294,44 @@ START_TEST(test_no_space_for_the_superblock)
 }
 END_TEST
 
+struct beats {
+	uint64_t last_ns;
+	unsigned count;
+};
+
+static bool count_beats(void *ctx)
+{
+	uint64_t heard_ns = b->m.md->servers[1].heard_ns;
+	struct beats *beats = ctx;
+
+	beats->count += heard_ns != beats->last_ns;
+	beats->last_ns = heard_ns;
+	return false;
+}
+
+/* A file system that stays full: each heartbeat tries once more, and none comes sooner for that it was in vain. */
+START_TEST(test_heartbeats_beside_a_full_file_system)
+{
+	struct beats beats = {0};
+	uint64_t end_ns;
+
+	bed_open(8);
+	stop_chunkd();
+	start_chunkd((const char *)b->m.options.secret);
+	end_ns = sim_now_ns(b->m.sim) + 20 * b->m.heartbeat_ms * 1000000ull;
+	while (sim_now_ns(b->m.sim) < end_ns) {
+		sim_fault_after(b->host, SIM_FAULT_SYNC, 1, ERR_NOSPC);
+		sim_dir_stall(b->host, "/disk", SECOND_NS / 50); /* it says no later than metad answers, mostly */
+		sim_run(b->m.sim, count_beats, &beats, sim_now_ns(b->m.sim) + SECOND_NS / 40);
+	}
+	ck_assert_uint_ge(beats.count, 15);
+	ck_assert_uint_le(beats.count, 25);
+	sim_fault_after(b->host, SIM_FAULT_SYNC, 0, 0);
+	wait_registered();
+	bed_close();
+}
+END_TEST
+
 static const char *reason_text(const Craton__StatusReply *status, const char *code)
 {
 	for (size_t i = 0; i < status->n_reasons; i++)
@@ -728,7 +766,7 @@ START_TEST(test_wrong_secret_is_said)
 END_TEST
 
 UNIT_MAIN("chunkd", test_put_get_lists_stat_receipt, test_tokens, test_requests_without_sense,
-	test_metad_comes_and_goes, test_crash_of_the_host, test_odd_numbers, test_no_space_for_the_superblock,
+	test_metad_comes_and_goes, test_crash_of_the_host, test_odd_numbers, test_no_space_for_the_superblock, test_heartbeats_beside_a_full_file_system,
 	test_superblock_that_cannot_be_written_is_told, test_idle_disk_that_is_gone,
 	test_idle_disk_that_does_not_answer, test_idle_disks_that_do_not_answer, test_one_of_two_does_not_answer,
 	test_stop_with_a_disk_that_hangs, test_goodbye_beside_a_superblock_that_hangs,

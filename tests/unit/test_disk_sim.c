@@ -215,6 +215,34 @@ START_TEST(test_full)
 }
 END_TEST
 
+/* What keeps a segment from being made for a moment is waited for; what another class would lend comes back late. */
+START_TEST(test_nothing_is_lent_for_a_moment)
+{
+	static const char in_the_way[] = "/disk/segments/new-00000001-small";
+	struct bed *b = mem_alloc(sizeof(*b));
+
+	bed_init(b, 81);
+	b->next_block = 4;
+	put_one(b, 1, 1 << 20);
+	ck_assert_uint_eq(b->seal_count, 1);
+	ck_assert_int_eq(io_mkdir(b->host, in_the_way, 0700), 0);
+	put_one(b, 2, 1000);
+	ck_assert_int_eq(b->last_failure, ERR_OVERLOADED);
+	put_one(b, 2, 1000);
+	ck_assert_uint_eq(b->seal_count, 1);
+	ck_assert_int_eq(b->last_failure, ERR_OVERLOADED);
+	ck_assert_int_eq(b->disk->failed, 0);
+	ck_assert_int_eq(io_rename(b->host, in_the_way, "/disk/away"), 0);
+	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + 3 * SECOND_NS);
+	put_one(b, 2, 1000);
+	ck_assert_uint_eq(b->seal_count, 2);
+	ck_assert_uint_eq(b->seals[1].extent.segment, 1);
+	check_all(b);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
 /* Rows that point nowhere: the disk is refused, nothing of it stays open, and with what was missing it opens again. */
 START_TEST(test_refused_index)
 {
@@ -282,17 +310,17 @@ START_TEST(test_idle_uploads_are_dropped)
 	b->stop_writing = true;
 	chunk_put_step(&p);
 	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
-	before = segments_free_bytes(b->disk->segments, ALLOC_MEDIUM);
+	before = segments_free_bytes(b->disk->segments, 0);
 	chunk_put_init(&p, b->disk, 2, 0, 2 << 20);
 	p.stop_before_seal = true;
 	b->next_block = 3;
 	chunk_put_step(&p);
 	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + 50 * SECOND_NS);
 	ck_assert_uint_eq(puts_count(b->disk->puts), 1);
-	ck_assert_uint_lt(segments_free_bytes(b->disk->segments, ALLOC_MEDIUM), before);
+	ck_assert_uint_lt(segments_free_bytes(b->disk->segments, 0), before);
 	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + 40 * SECOND_NS);
 	ck_assert_uint_eq(puts_count(b->disk->puts), 0);
-	ck_assert_uint_eq(segments_free_bytes(b->disk->segments, ALLOC_MEDIUM), before);
+	ck_assert_uint_eq(segments_free_bytes(b->disk->segments, 0), before);
 	sim_free(b->sim);
 	mem_free(b);
 }
@@ -387,6 +415,6 @@ START_TEST(test_same_seed_same_events)
 END_TEST
 
 UNIT_MAIN("disk_sim", test_crashes_at_random_points, test_crashes_at_more_points,
-	test_failed_writes_and_syncs_fail_the_disk, test_full, test_refused_index, test_sequences_only_rise,
+	test_failed_writes_and_syncs_fail_the_disk, test_full, test_nothing_is_lent_for_a_moment, test_refused_index, test_sequences_only_rise,
 	test_idle_uploads_are_dropped, test_killed_at_syncs_of_the_first_start, test_failed_sync_of_a_new_segment,
 	test_many_readers_with_lists, test_small_buffers_leave_room_for_large, test_same_seed_same_events)

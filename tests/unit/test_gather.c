@@ -76,7 +76,7 @@ static void open_segments(struct bed *b)
 	struct err err = {0};
 
 	ck_assert_msg(segments_open(b->host, &o, &b->segments, &err) == 0, "%s", err.text);
-	sched_init(&b->sched, b->host);
+	sched_init(&b->sched, b->host, NULL);
 	gather_init(&b->gather, b->host, &b->sched, b->segments);
 }
 

@@ -155,6 +155,16 @@ START_TEST(test_a_disk_that_has_not_reported_takes_no_chunks)
 	metad_bed_sleep(b, 2 * b->heartbeat_ms + 1);
 	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0); /* but not for ever */
 	ck_assert(!is_chosen(1, &crowded) && crowded);
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0); /* nor again and again, if it registers again and again */
+	ck_assert(!is_chosen(1, &crowded) && crowded);
+	for (uint64_t ms = 0; ms < 100 * b->heartbeat_ms; ms += b->heartbeat_ms) {
+		metad_bed_sleep(b, b->heartbeat_ms);
+		for (uint32_t i = 2; i <= SERVERS; i++)
+			ck_assert(!bed_beat(b, i, 0));
+	}
+	ck_assert_int_eq(bed_register(b, 1, b->options.secret), 0);
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), ERR_OVERLOADED); /* that one was long ago */
 	metad_bed_restart(b);
 	ck_assert_int_eq(bed_open_file(b, "h", false, &inode, &epoch), 0);
 	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);

@@ -226,6 +226,40 @@ static void held_run(struct io_op *op)
 	pthread_mutex_unlock(&held_lock);
 }
 
+/* Threads of a burst end when nobody has needed them for a while; what comes then is done all the same. */
+IO_TEST(test_idle_threads_end)
+{
+	enum { COUNT = 60 };
+	static struct world_op held[COUNT];
+	struct world_op last = {0};
+	struct io_pool *pool = w->sim ? NULL : CONTAINER_OF(w->io, struct io_real, io)->pool;
+
+	if (!pool)
+		return;
+	io_pool_end_idle_after(pool, 1000 * 1000);
+	for (int burst = 0; burst < 3; burst++) {
+		pthread_mutex_lock(&held_lock);
+		for (int i = 0; i < COUNT; i++) {
+			held[i] = (struct world_op){0};
+			io_prep_offload(&held[i].op, IO_LANE_FILE, held_run, world_done);
+			world_submit(w, &held[i]);
+		}
+		/* One that has just done its last of the burst before may not be idle yet: another was started in its place. */
+		ck_assert_uint_ge(io_pool_threads(pool, IO_LANE_FILE), COUNT);
+		ck_assert_uint_le(io_pool_threads(pool, IO_LANE_FILE), COUNT + IO_POOL_THREADS_KEPT);
+		pthread_mutex_unlock(&held_lock);
+		for (int i = 0; i < COUNT; i++)
+			WORLD_WAIT(w, &held[i]);
+		for (int i = 0; i < 30000 && io_pool_threads(pool, IO_LANE_FILE) > IO_POOL_THREADS_KEPT; i++)
+			nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+		ck_assert_uint_eq(io_pool_threads(pool, IO_LANE_FILE), IO_POOL_THREADS_KEPT);
+	}
+	io_prep_offload(&last.op, IO_LANE_FILE, nothing_run, world_done);
+	world_submit(w, &last);
+	WORLD_WAIT(w, &last);
+	ck_assert_uint_eq(io_pool_threads(pool, IO_LANE_FILE), IO_POOL_THREADS_KEPT);
+}
+
 /* All disks that a server may have hang but one: its calls end. */
 static void lane_is_held(struct world *w, enum io_lane lane, int calls)
 {
@@ -615,6 +649,6 @@ START_TEST(test_auto_without_uring)
 END_TEST
 
 UNIT_MAIN("io", IO_TESTS(test_echo), IO_TESTS(test_cancel), IO_TESTS(test_timers_in_order),
-	IO_TESTS(test_resubmit_in_done), IO_TESTS(test_offload), IO_TESTS(test_offload_cancel), IO_TESTS(test_post),
+	IO_TESTS(test_resubmit_in_done), IO_TESTS(test_offload), IO_TESTS(test_offload_cancel), IO_TESTS(test_idle_threads_end), IO_TESTS(test_post),
 	test_held_lanes, test_hung_writes_epoll, test_uring_workers, IO_TESTS(test_post_wakes_sleeper), IO_TESTS(test_turn_hooks), IO_TESTS(test_clock_and_random),
 	test_stop_on_signal_uring, test_stop_on_signal_epoll, test_backend_from_environment, test_auto_without_uring)

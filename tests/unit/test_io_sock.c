@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "common/base/log.h"
 #include "common/base/rng.h"
 #include "common/io/io_real.h"
 #include "tests/lib/io_world.h"
@@ -200,23 +201,50 @@ static void *let_go(void *arg)
 	return NULL;
 }
 
-/* A port that is held when a daemon starts, and let go soon: as of one that was killed. */
+static void count_lines(void *ctx, enum log_level level, const char *line)
+{
+	ck_assert_int_eq(level, LOG_WARN);
+	ck_assert_ptr_nonnull(strstr(line, "listen-waits"));
+	ck_assert_ptr_nonnull(strstr(line, "address in use"));
+	++*(int *)ctx;
+}
+
+/* A port that is held when a daemon starts, and let go soon: as of one that was killed. What it waits for is said once, at once. */
 IO_TEST(test_listen_wait)
 {
 	struct io_addr bound, again;
 	struct err err = {0};
 	struct holder holder;
 	pthread_t thread;
-	int fd;
+	int fd, lines = 0;
+	const struct log log = {.write = count_lines, .ctx = &lines};
 
 	if (w->sim)
 		return; /* its sockets belong to one thread */
-	ck_assert_int_eq(io_listen_wait(w->io, &w->addr, &holder.fd, &bound, &err), 0);
+	ck_assert_int_eq(io_listen_wait(w->io, &w->addr, &log, &holder.fd, &bound, &err), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, let_go, &holder), 0);
-	ck_assert_int_eq(io_listen_wait(w->io, &bound, &fd, &again, &err), 0);
+	ck_assert_int_eq(lines, 0);
+	ck_assert_int_eq(io_listen_wait(w->io, &bound, &log, &fd, &again, &err), 0);
+	ck_assert_int_eq(lines, 1);
 	ck_assert(memcmp(&again, &bound, sizeof(bound)) == 0 && err.code == 0 && !err.text[0]);
 	pthread_join(thread, NULL);
 	io_close(w->io, fd);
+}
+
+/* Who is told to stop waits no longer. */
+IO_TEST(test_listen_wait_stops)
+{
+	struct io_addr bound, again;
+	struct err err = {0};
+	int holder, fd;
+
+	if (w->sim)
+		return;
+	ck_assert_int_eq(io_listen(w->io, &w->addr, &holder, &bound, &err), 0);
+	io_stop(w->io);
+	ck_assert_int_eq(io_listen_wait(w->io, &bound, NULL, &fd, &again, &err), ERR_STOPPED);
+	ck_assert_ptr_nonnull(strstr(err.text, "address in use"));
+	io_close(w->io, holder);
 }
 
 IO_TEST(test_many_connections)
@@ -492,7 +520,7 @@ START_TEST(test_connection_to_itself_is_refused)
 END_TEST
 
 UNIT_MAIN("io_sock", IO_TESTS(test_large_transfer), IO_TESTS(test_payload_in_drips), IO_TESTS(test_peer_close),
-	IO_TESTS(test_send_to_closed_peer), IO_TESTS(test_connect_refused), IO_TESTS(test_listen_in_use), IO_TESTS(test_listen_wait),
+	IO_TESTS(test_send_to_closed_peer), IO_TESTS(test_connect_refused), IO_TESTS(test_listen_in_use), IO_TESTS(test_listen_wait), IO_TESTS(test_listen_wait_stops),
 	IO_TESTS(test_many_connections), IO_TESTS(test_shutdown_ends_pending),
 	IO_TESTS(test_local_connections_are_not_paced), test_sockets_begin_unpaced,
 	test_sockets_begin_as_chosen, test_pacing_by_path, test_no_pacing_by_path, test_addr,

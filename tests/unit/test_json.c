@@ -67,6 +67,34 @@ START_TEST(test_strings)
 }
 END_TEST
 
+static void expect_name(const char *value, const char *text)
+{
+	struct json j;
+	struct buf b;
+
+	buf_init(&b, 1 << 16);
+	json_init(&j, &b);
+	json_object(&j, NULL);
+	json_name(&j, "name", value);
+	json_u64(&j, "size", 1);
+	json_end_object(&j);
+	buf_append(&b, "", 1);
+	ck_assert_str_eq((char *)b.data, text);
+	buf_fini(&b);
+}
+
+/* The bytes of a name that no JSON text can hold are there all the same. */
+START_TEST(test_names)
+{
+	expect_name("", "{\"name\":\"\",\"size\":1}");
+	expect_name("\xc3\xa4", "{\"name\":\"\xc3\xa4\",\"size\":1}");
+	expect_name("\xff", "{\"name\":\"\xef\xbf\xbd\",\"name_base64\":\"/w==\",\"size\":1}");
+	expect_name("a\xff", "{\"name\":\"a\xef\xbf\xbd\",\"name_base64\":\"Yf8=\",\"size\":1}");
+	expect_name("a\xff/", "{\"name\":\"a\xef\xbf\xbd/\",\"name_base64\":\"Yf8v\",\"size\":1}");
+	expect_name("\xc3\xa4\xfb\xef", "{\"name\":\"\xc3\xa4\xef\xbf\xbd\xef\xbf\xbd\",\"name_base64\":\"w6T77w==\",\"size\":1}");
+}
+END_TEST
+
 START_TEST(test_numbers_read_back)
 {
 	static const double values[] = {0, 1.0 / 3, 1e300, -5e-324, 123456789.125, 0.1 + 0.2};
@@ -85,4 +113,4 @@ START_TEST(test_numbers_read_back)
 }
 END_TEST
 
-UNIT_MAIN("json", test_document, test_strings, test_numbers_read_back)
+UNIT_MAIN("json", test_document, test_strings, test_names, test_numbers_read_back)

@@ -199,6 +199,14 @@ static void check_tokens(const Craton__AllocateReply *reply)
 	}
 }
 
+static uint64_t available(struct metad_bed *bed)
+{
+	Craton__EmptyRequest req = CRATON__EMPTY_REQUEST__INIT;
+
+	ck_assert_int_eq(bed_call(bed, &rpc_metad_df, &req.base), 0);
+	return ((Craton__DfReply *)bed->reply)->available_bytes;
+}
+
 START_TEST(test_allocate)
 {
 	Craton__AllocateRequest req = CRATON__ALLOCATE_REQUEST__INIT;
@@ -257,6 +265,24 @@ START_TEST(test_allocate)
 	metad_bed_restart(b);
 	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
 	ck_assert_uint_gt(((Craton__AllocateReply *)b->reply)->blocks[0]->block, last + 1000);
+	/* disks with room for a whole chunk come first, those where a small one may find room last; the room that is told is that for whole ones */
+	for (uint32_t i = 1; i <= 8; i++)
+		ck_assert(!bed_beat(b, i, i == 3 ? BED_BEAT_SPLINTERED : 0));
+	for (int n = 0; n < 10; n++) {
+		ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+		reply = (Craton__AllocateReply *)b->reply;
+		for (size_t j = 0; j < 6; j++)
+			ck_assert_uint_ne(reply->blocks[0]->targets[j]->disk, 3);
+	}
+	ck_assert_uint_gt(available(b), 0);
+	for (uint32_t i = 1; i <= 8; i++)
+		ck_assert(!bed_beat(b, i, BED_BEAT_SPLINTERED));
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+	ck_assert_uint_eq(available(b), 0);
+	for (uint32_t i = 1; i <= 8; i++)
+		ck_assert(!bed_beat(b, i, BED_BEAT_BY_CLASS));
+	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
+	ck_assert_uint_gt(available(b), 0);
 	/* no room is another thing than no domains */
 	for (uint32_t i = 1; i <= 8; i++)
 		ck_assert(!bed_beat(b, i, BED_BEAT_FULL));
@@ -486,6 +512,9 @@ START_TEST(test_status)
 	ck_assert_str_eq(s->servers[3]->state, "up");
 	ck_assert_uint_eq(s->disks[5]->free_bytes, 50ull << 30);
 	ck_assert_uint_eq(s->df->total_bytes, 600ull << 30);
+	/* Half of each disk is free, 5 % are kept for repair, four of six chunks are data. */
+	ck_assert_uint_eq(s->df->available_bytes, 4 * ((50ull << 30) - (100ull << 30) / 100 * 5));
+	ck_assert(s->df->available_known);
 	ck_assert_uint_eq(s->df->file_bytes, 32 * METAD_BED_MIB);
 	ck_assert_str_eq(s->default_policy, "rs-4-2");
 

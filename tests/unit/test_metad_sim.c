@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Crashes of metad at any moment: what was acknowledged is there, what was not is there whole or not at all. */
+#include "common/io/io_word.h"
+#include "metad/core.h"
 #include "tests/lib/metad_bed.h"
 #include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
@@ -24,6 +26,142 @@ START_TEST(test_time_goes_on_after_a_crash)
 	ck_assert_int_eq(lookup("f"), 0);
 	/* a crash takes back what no entry had recorded: one tick's worth */
 	ck_assert_uint_ge(bed_status(b)->state_time_ms + 11 * 1000, before);
+	metad_bed_close(b);
+}
+END_TEST
+
+/* ---- bulk of its host is asked to make way (plan/way.h) ---- */
+
+static void say_waited(uint64_t ns)
+{
+	char text[64];
+	int fd;
+
+	snprintf(text, sizeof(text), "12345 %llu 17\n", (unsigned long long)ns);
+	ck_assert_int_eq(io_open(b->server_io, "/proc/thread-self/schedstat", IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd), 0);
+	ck_assert_int_eq(io_pwrite(b->server_io, fd, text, strlen(text), 0), (int64_t)strlen(text));
+	io_close(b->server_io, fd);
+}
+
+static void look_up_for(uint64_t ms)
+{
+	uint64_t until_ns = sim_now_ns(b->sim) + ms * 1000000;
+
+	while (sim_now_ns(b->sim) < until_ns)
+		ck_assert_int_eq(lookup("nothing"), ERR_NOENT);
+}
+
+START_TEST(test_who_waits_for_a_processor_asks_for_way)
+{
+	struct io_word word;
+
+	metad_bed_open_sim(b, 1);
+	ck_assert_int_eq(io_mkdir(b->server_io, "/proc", 0700), 0);
+	ck_assert_int_eq(io_mkdir(b->server_io, "/proc/thread-self", 0700), 0);
+	say_waited(1000);
+	b->options.way_path = "/way";
+	metad_bed_restart(b);
+	ck_assert_int_eq(io_word_open(&word, b->server_io, "/way"), 0);
+	look_up_for(3000);
+	ck_assert(!io_word_heard(&word, UINT64_MAX));
+	say_waited(2000000000);
+	look_up_for(3000);
+	ck_assert(io_word_heard(&word, 300000000));
+	ck_assert(b->md->make_way.asks);
+	/* Where it cannot be said, it is not asked for, and said when it can be. */
+	ck_assert_int_eq(io_unlink(b->server_io, "/way"), 0);
+	ck_assert_int_eq(io_mkdir(b->server_io, "/way", 0700), 0);
+	look_up_for(IO_WORD_OPEN_NS / 1000000 + 3000);
+	say_waited(200000000000);
+	look_up_for(3000);
+	ck_assert(!b->md->make_way.asks);
+	ck_assert_int_eq(io_rename(b->server_io, "/way", "/away"), 0);
+	look_up_for(IO_WORD_OPEN_NS / 1000000 + 3000);
+	say_waited(400000000000);
+	look_up_for(3000);
+	ck_assert(b->md->make_way.asks);
+	ck_assert(io_word_heard(&word, 300000000));
+	/* Without work it is asked no more, however long it waits. */
+	metad_bed_sleep(b, 2000);
+	say_waited(900000000000);
+	metad_bed_sleep(b, 2000);
+	ck_assert(!io_word_heard(&word, 2500000000));
+	io_word_close(&word);
+	metad_bed_close(b);
+}
+END_TEST
+
+/* ---- GET /metrics while a snapshot takes the place of the table ---- */
+
+static struct asker {
+	struct io_op op;
+	struct iovec iov;
+	int fd;
+	size_t got;
+	char text[64 << 10];
+} asker;
+
+static void on_got(struct io_op *op)
+{
+	ck_assert_int_ge(op->result, 0);
+	if (op->result == 0) {
+		metad_bed_set_done(b);
+		return;
+	}
+	asker.got += (size_t)op->result;
+	ck_assert_uint_lt(asker.got, sizeof(asker.text) - 1);
+	asker.iov = (struct iovec){asker.text + asker.got, sizeof(asker.text) - 1 - asker.got};
+	io_prep_recv(op, asker.fd, &asker.iov, 1, 0, on_got);
+	io_submit(b->client_io, op);
+}
+
+static void on_said(struct io_op *op)
+{
+	ck_assert_int_gt(op->result, 0);
+	asker.iov = (struct iovec){asker.text, sizeof(asker.text) - 1};
+	io_prep_recv(op, asker.fd, &asker.iov, 1, 0, on_got);
+	io_submit(b->client_io, op);
+}
+
+static void on_connected(struct io_op *op)
+{
+	static char say[] = "GET /metrics HTTP/1.0\r\n\r\n";
+
+	ck_assert_int_ge(op->result, 0);
+	asker.fd = (int)op->result;
+	asker.iov = (struct iovec){say, sizeof(say) - 1};
+	io_prep_send(op, asker.fd, &asker.iov, 1, on_said);
+	io_submit(b->client_io, op);
+}
+
+static const char *ask_metrics(void)
+{
+	struct io_addr addr = metad_metrics_addr(b->md);
+
+	memset(&asker, 0, sizeof(asker));
+	io_prep_connect(&asker.op, &addr, on_connected);
+	io_submit(b->client_io, &asker.op);
+	metad_bed_wait(b);
+	io_close(b->client_io, asker.fd);
+	return asker.text;
+}
+
+START_TEST(test_metrics_without_a_table)
+{
+	const char *text;
+	struct kv *kv;
+
+	metad_bed_open_sim(b, 3);
+	b->options.metrics = sim_host_addr(b->server_io, 9100);
+	metad_bed_restart(b);
+	text = ask_metrics();
+	ck_assert(strstr(text, "craton_build_info") && strstr(text, "craton_files ") && strstr(text, "craton_available_bytes "));
+	kv = b->md->state.kv; /* as a replica that installs a snapshot: nothing reads rows meanwhile */
+	b->md->state.kv = NULL;
+	text = ask_metrics();
+	b->md->state.kv = kv;
+	ck_assert(strstr(text, "craton_build_info") && !strstr(text, "craton_files "));
+	ck_assert_ptr_nonnull(strstr(ask_metrics(), "craton_files "));
 	metad_bed_close(b);
 }
 END_TEST
@@ -125,4 +263,4 @@ START_TEST(test_same_seed_same_events)
 }
 END_TEST
 
-UNIT_MAIN("metad_sim", test_time_goes_on_after_a_crash, test_crash_while_creating, test_same_seed_same_events)
+UNIT_MAIN("metad_sim", test_time_goes_on_after_a_crash, test_who_waits_for_a_processor_asks_for_way, test_metrics_without_a_table, test_crash_while_creating, test_same_seed_same_events)

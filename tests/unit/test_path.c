@@ -62,4 +62,18 @@ START_TEST(test_names)
 }
 END_TEST
 
-UNIT_MAIN("path", test_resolution, test_bounds, test_names)
+START_TEST(test_wants_dir)
+{
+	ck_assert(path_wants_dir("/"));
+	ck_assert(path_wants_dir("/a/"));
+	ck_assert(path_wants_dir("/a//"));
+	ck_assert(path_wants_dir("/a/."));
+	ck_assert(!path_wants_dir("/a"));
+	ck_assert(!path_wants_dir("/a."));
+	ck_assert(!path_wants_dir("/a/..b"));
+	ck_assert(!path_wants_dir(""));
+	ck_assert(!path_wants_dir("."));
+}
+END_TEST
+
+UNIT_MAIN("path", test_wants_dir, test_resolution, test_bounds, test_names)

@@ -347,7 +347,23 @@ START_TEST(test_many_disks_few_choices)
 	}
 END_TEST
 
-UNIT_MAIN("place", test_distinct_domains_and_spares, test_exactly_enough_domains, test_every_index_goes_everywhere,
+/* What fits, by hand. */
+START_TEST(test_room)
+{
+	const uint64_t even[] = {6000, 6000, 0, 6000, 6000, 6000, 6000}, one_full[] = {6000, 6000, 6000, 6000, 6000},
+		three[] = {9000, 9000, 9000}, two[] = {9000, 9000}, odd[] = {1000, 1000, 1000, 1000, 1000, UINT64_MAX / 8192};
+
+	ck_assert_uint_eq(place_room(even, 7, 4, 2), 24000);
+	ck_assert_uint_eq(place_room(one_full, 5, 4, 2), 20000); /* crowded */
+	ck_assert_uint_eq(place_room(three, 3, 4, 2), 18000);
+	ck_assert_uint_eq(place_room(two, 2, 4, 2), 0);
+	ck_assert_uint_eq(place_room(even, 0, 4, 2), 0);
+	ck_assert_uint_eq(place_room(odd, 6, 4, 2), 5000);       /* two of six chunks on the great one, at most */
+	ck_assert_uint_eq(place_room(odd, 6, 1, 2), 5000);
+}
+END_TEST
+
+UNIT_MAIN("place", test_room, test_distinct_domains_and_spares, test_exactly_enough_domains, test_every_index_goes_everywhere,
 	test_weighted_by_free_space, test_six_chunks_on_five_four_three_domains,
 	test_no_placement_says_how_many_are_missing, test_every_policy_on_every_fleet, test_full_disks_take_nothing,
 	test_avoided_disks_only_when_nothing_else_is_left, test_same_seed_same_choice,

@@ -161,6 +161,31 @@ START_TEST(test_a_dead_server)
 }
 END_TEST
 
+/* Another metad has led meanwhile: what this one knew, and put off, is void, and it looks at all blocks although nothing has changed. */
+START_TEST(test_forgets)
+{
+	uint64_t began_ms;
+
+	begin(8, 1, 8, 1);
+	ck_assert_uint_eq(next_command(true), 0);
+	began_ms = plan->walk_began_ms;
+	pass(5000);
+	ck_assert_uint_eq(next_command(true), 0);
+	ck_assert_uint_eq(plan->walk_began_ms, began_ms);
+	for (int i = 0; i < 20; i++)
+		plan_repair_failed(plan, first_block, 3, b->time_ms);
+	plan_repair_done(plan, first_block + 1, 77);
+	ck_assert_uint_gt(plan->due_ms, 0);
+	plan_repair_forget(plan);
+	ck_assert_uint_eq(plan->due_ms, 0);
+	ck_assert_uint_eq(next_command(true), 0);
+	ck_assert_uint_gt(plan->walk_began_ms, began_ms);
+	ck_assert_uint_eq(plan->failed_count, 20);
+	ck_assert_uint_eq(plan->done_bytes, 77);
+	finish();
+}
+END_TEST
+
 static void maintenance(uint32_t server, uint64_t for_ms)
 {
 	b->cmd.type = STATE_CMD_MAINTENANCE;
@@ -495,8 +520,7 @@ START_TEST(test_the_hold_ends)
 }
 END_TEST
 
-/* The server registers another disk in the place of the one that it had. */
-static void come_back_without(uint32_t server)
+static void come_back_with(uint32_t server, const struct state_register_disk *disk)
 {
 	const struct state_server *row = state_server_at(&b->s, server);
 	const char *domain = state_domain_at(&b->s, row->domain)->name;
@@ -508,8 +532,19 @@ static void come_back_without(uint32_t server)
 		.address = slice_of(row->address, strlen(row->address)),
 		.domain = slice_of(domain, strlen(domain)),
 		.disk_count = 1};
-	r->disks[0] = (struct state_register_disk){.uuid.bytes = {(uint8_t)server, 1}, .path = slice_of("/new", 4)};
+	r->disks[0] = *disk;
 	ck_assert_int_eq(state_bed_run(b), 0);
+}
+
+/* The server registers another disk in the place of the one that it had. */
+static void come_back_without(uint32_t server)
+{
+	come_back_with(server, &(struct state_register_disk){.uuid.bytes = {(uint8_t)server, 1}, .path = slice_of("/new", 4)});
+}
+
+static void come_back(uint32_t server)
+{
+	come_back_with(server, &(struct state_register_disk){.uuid = state_disk_at(&b->s, server)->uuid, .path = slice_of("/disk", 5)});
 }
 
 /* Their servers are up; it is the same fault. */
@@ -541,6 +576,32 @@ START_TEST(test_many_disks_left_out_at_once_wait)
 	come_back_without(3);
 	come_back_without(4);
 	ck_assert_uint_eq(repair_hold(&b->s, b->time_ms), 0);
+	finish();
+}
+END_TEST
+
+/* Its server comes and goes more often than server.dead_after: the disk is away all the while. */
+START_TEST(test_a_disk_left_out_again_and_again)
+{
+	begin(8, 1, 8, 1);
+	down(3);
+	pass(599000);
+	come_back_without(3); /* now it is away on its own account */
+	for (int i = 0; i < 2; i++) {
+		pass(299000);
+		ck_assert_uint_eq(next_command(true), 0);
+		down(3);
+		pass(1000);
+		come_back_without(3);
+	}
+	ck_assert_uint_eq(next_command(true), STATE_CMD_TAKE_OUT);
+	ck_assert_uint_eq(b->cmd.take_out.disk, 3);
+	come_back(3); /* and what is here again begins anew */
+	down(3);
+	pass(300000);
+	come_back_without(3);
+	pass(599000);
+	ck_assert_uint_eq(next_command(true), 0);
 	finish();
 }
 END_TEST
@@ -751,9 +812,9 @@ START_TEST(test_what_fails_waits_outside)
 }
 END_TEST
 
-UNIT_MAIN("plan_repair", test_a_dead_server, test_a_disk_that_stays_away, test_maintenance, test_least_margin_first,
+UNIT_MAIN("plan_repair", test_a_dead_server, test_forgets, test_a_disk_that_stays_away, test_maintenance, test_least_margin_first,
 	test_missing_chunks_wait_for_their_writer, test_missing_chunks_of_writers_that_are_gone, test_writers_that_come_during_a_walk,
-	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_many_disks_left_out_at_once_wait, test_the_hold_ends,
+	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_many_disks_left_out_at_once_wait, test_a_disk_left_out_again_and_again, test_the_hold_ends,
 	test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits, test_crowded_blocks_spread,
 	test_full_disks_are_no_targets, test_a_target_dies, test_removed_files_are_left_alone,
 	test_open_files_without_a_name_are_repaired, test_without_a_target_they_wait_outside,

@@ -11,7 +11,7 @@
 
 static const struct uuid cluster = {{1, 2, 3}}, another = {{3, 2, 1}};
 static const uint8_t secret[32] = {7};
-static const struct raft_config config = {.index = 12, .count = 2, .members = {{1, true}, {4, false}}, .last_id = 5};
+static const struct raft_config config = {.index = 12, .count = 2, .members = {{.id = 1, .voter = true}, {.id = 4, .voter = false}}, .last_id = 5};
 
 struct bed {
 	struct raft_codec codec;
@@ -252,7 +252,7 @@ START_TEST(test_greatest_letter)
 	m->append.has_config = true;
 	m->append.config = (struct raft_config){.index = m->append.last, .count = RAFT_MEMBERS_MAX, .last_id = UINT64_MAX};
 	for (uint32_t i = 0; i < RAFT_MEMBERS_MAX; i++)
-		m->append.config.members[i] = (struct raft_member){UINT64_MAX - RAFT_MEMBERS_MAX + i, true};
+		m->append.config.members[i] = (struct raft_member){.id = UINT64_MAX - RAFT_MEMBERS_MAX + i, .voter = true};
 	b->in.count = REPLICA_BODIES_MAX;
 	for (uint32_t i = 0; i < REPLICA_BODIES_MAX; i++)
 		b->in.bodies[i] = (struct replica_body){raft_message_term(m, m->append.prev_index + 1 + i),

@@ -133,10 +133,10 @@ START_TEST(test_who_is_no_voter_votes)
 	struct raft_message m = from(2, RAFT_VOTE, 5);
 
 	m.vote.last_index = m.vote.last_term = 1;
-	outsider((struct raft_member[]){{1, false}, {2, true}, {3, true}}, 3);
+	outsider((struct raft_member[]){{.id = 1, .voter = false}, {.id = 2, .voter = true}, {.id = 3, .voter = true}}, 3);
 	receive(&m);
 	ck_assert(sent(RAFT_VOTED, 2)->voted.granted);
-	outsider((struct raft_member[]){{2, true}, {3, true}, {4, true}}, 3);
+	outsider((struct raft_member[]){{.id = 2, .voter = true}, {.id = 3, .voter = true}, {.id = 4, .voter = true}}, 3);
 	m.type = RAFT_PRE_VOTE;
 	receive(&m);
 	ck_assert(sent(RAFT_VOTED, 2)->voted.granted);
@@ -164,7 +164,7 @@ START_TEST(test_removed_server_disturbs_nobody)
 		ck_assert_uint_eq(core.term, 2);
 	}
 	/* And who finds that it was removed asks nobody. */
-	outsider((struct raft_member[]){{2, true}, {3, true}, {4, true}}, 3);
+	outsider((struct raft_member[]){{.id = 2, .voter = true}, {.id = 3, .voter = true}, {.id = 4, .voter = true}}, 3);
 	for (int i = 0; i < 20; i++) {
 		tick(ELECTION_MS);
 		ck_assert_uint_eq(u.message_count, 0);

@@ -15,7 +15,7 @@ static const uint64_t ms_ns = 1000000;
 static const struct uuid cluster = {{'g', 'r', 'o', 'u', 'p'}}, another = {{'o', 't', 'h', 'e', 'r'}};
 static const uint8_t secret[32] = {1}, wrong_secret[32] = {2};
 static const struct raft_config members = {
-	.index = 1, .count = NODES, .members = {{1, true}, {2, true}, {3, true}}, .last_id = NODES};
+	.index = 1, .count = NODES, .members = {{.id = 1, .voter = true}, {.id = 2, .voter = true}, {.id = 3, .voter = true}}, .last_id = NODES};
 
 struct node {
 	struct bed *b;
@@ -148,6 +148,7 @@ static void node_open(struct node *n)
 			ck_assert_int_eq(raft_links_member(n->links, i + 1, &addr), 0);
 	}
 	ck_assert_msg(replica_open(n->host, &options, &n->r, &err) == 0, "%s", err.text);
+	replica_start(n->r);
 	raft_links_attach(n->links, n->r);
 	ck_assert_msg(rpc_server_open(n->host, &server, &n->server, &err) == 0, "%s", err.text);
 	n->up = true;

@@ -165,7 +165,7 @@ START_TEST(test_transfer_to_who_cannot_lead)
 		ck_assert_uint_eq(u.message_count, 0);
 		ck_assert_uint_eq(core.transfer_to, 0);
 	}
-	outsider((struct raft_member[]){{1, false}, {2, true}, {3, true}}, 3);
+	outsider((struct raft_member[]){{.id = 1, .voter = false}, {.id = 2, .voter = true}, {.id = 3, .voter = true}}, 3);
 	append(2, 5, 1, 1, 1, 1, 1);
 	receive(&m);
 	ck_assert_int_eq(core.role, RAFT_FOLLOWER);
@@ -233,7 +233,33 @@ START_TEST(test_configuration_at_the_end_of_a_batch)
 }
 END_TEST
 
-UNIT_MAIN("raft_member", test_change_waits_for_an_entry_of_the_own_term, test_changes_that_make_no_sense,
+/* Where members are is carried, and said once. */
+START_TEST(test_places)
+{
+	const struct raft_member known[] = {{.id = 1, .place = "one"}, {.id = 4, .place = "four"}, {.id = 9, .place = "nobody"}};
+	const struct raft_member then[] = {{.id = 1, .place = "elsewhere"}, {.id = 2, .place = "two"}};
+	struct raft_event event = {.type = RAFT_CHANGE, .change = RAFT_ADD_LEARNER, .peer = 4, .known = known, .known_count = 3};
+
+	founded(3);
+	lead();
+	appended(2, core.term, 2);
+	step(&event);
+	ck_assert_int_eq(u.code, 0);
+	ck_assert_str_eq((const char *)core.config.members[0].place, "one");
+	ck_assert_str_eq((const char *)core.config.members[1].place, "");
+	ck_assert_str_eq((const char *)core.config.members[3].place, "four");
+	ck_assert_uint_eq(core.config.count, 4);
+	appended(2, core.term, 3);
+	appended(3, core.term, 3);
+	event = (struct raft_event){.type = RAFT_CHANGE, .change = RAFT_REMOVE, .peer = 4, .known = then, .known_count = 2};
+	step(&event);
+	ck_assert_int_eq(u.code, 0);
+	ck_assert_str_eq((const char *)core.config.members[0].place, "one");
+	ck_assert_str_eq((const char *)core.config.members[1].place, "two");
+}
+END_TEST
+
+UNIT_MAIN("raft_member", test_places, test_change_waits_for_an_entry_of_the_own_term, test_changes_that_make_no_sense,
 	test_id_of_a_removed_member_is_not_given_again, test_learner_that_has_nothing_is_not_promoted,
 	test_configuration_goes_with_its_entry, test_transfer_waits_until_the_other_has_all,
 	test_timeout_now_of_another_leader, test_transfer_to_who_cannot_lead, test_configuration_found_at_start_may_go,

@@ -5,13 +5,14 @@
 #include "metad/replica/body.h"
 #include "metad/replica/cache.h"
 #include "metad/replica/part.h"
+#include "metad/raft_codec.h"
 #include "tests/lib/unit.h"
 
 START_TEST(test_config_bytes)
 {
 	static const uint8_t golden[] = {
 		2, 2, 7, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0, 0};
-	const struct raft_config config = {.count = 2, .members = {{3, true}, {7, false}}, .last_id = 7};
+	const struct raft_config config = {.count = 2, .members = {{.id = 3, .voter = true}, {.id = 7, .voter = false}}, .last_id = 7};
 	uint8_t bytes[BODY_CONFIG_BYTES_MAX];
 	struct raft_config back;
 	enum body_kind kind;
@@ -30,6 +31,36 @@ START_TEST(test_config_bytes)
 }
 END_TEST
 
+/* One that says where members are. */
+START_TEST(test_config_with_places)
+{
+	static const uint8_t golden[] = {4, 1, 7, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1, 4, 0, 0x58, 0x1b, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0,
+		0, 0, 0, 0, 0, 0};
+	struct raft_config config = {.count = 1, .members[0] = {.id = 3, .voter = true}, .last_id = 7, .index = 12};
+	uint8_t bytes[BODY_CONFIG_BYTES_MAX], nowhere[sizeof(golden)];
+	struct io_addr addr;
+	struct raft_config back;
+	enum body_kind kind;
+
+	ck_assert_int_eq(io_addr_parse("10.0.0.1:7000", &addr), 0);
+	raft_place_set(config.members[0].place, &addr);
+	ck_assert_uint_eq(body_encode_config(&config, bytes), sizeof(golden));
+	ck_assert_mem_eq(bytes, golden, sizeof(golden));
+	ck_assert_int_eq(body_decode(slice_of(golden, sizeof(golden)), 12, &kind, &back), 0);
+	ck_assert_int_eq(kind, BODY_CONFIG);
+	ck_assert(body_configs_equal(&config, &back));
+	memset(&addr, 0, sizeof(addr));
+	ck_assert(raft_place_get(back.members[0].place, &addr) && addr.port == 7000 && addr.ip[3] == 1);
+	back.members[0].place[4] = 11;
+	ck_assert(!body_configs_equal(&config, &back));
+	for (size_t len = 0; len < sizeof(golden); len++)
+		ck_assert_int_eq(body_decode(slice_of(golden, len), 12, &kind, &back), ERR_FORMAT);
+	memcpy(nowhere, golden, sizeof(golden));
+	memset(nowhere + 19, 0, RAFT_PLACE_BYTES); /* that has another form */
+	ck_assert_int_eq(body_decode(slice_of(nowhere, sizeof(nowhere)), 12, &kind, &back), ERR_FORMAT);
+}
+END_TEST
+
 START_TEST(test_nonsense)
 {
 	static const struct {
@@ -43,6 +74,7 @@ START_TEST(test_nonsense)
 		{{3}, 1, ERR_FORMAT},
 		{{0}, 1, ERR_FORMAT},
 		{{4, 0}, 2, ERR_FORMAT},
+		{{5, 0}, 2, ERR_FORMAT},
 		{{2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2}, 19, ERR_FORMAT},
 		{{2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9}, 11, ERR_FORMAT},
 	};
@@ -149,4 +181,4 @@ START_TEST(test_pace_has_an_end)
 }
 END_TEST
 
-UNIT_MAIN("replica", test_config_bytes, test_nonsense, test_cache, test_pace, test_pace_has_an_end)
+UNIT_MAIN("replica", test_config_bytes, test_config_with_places, test_nonsense, test_cache, test_pace, test_pace_has_an_end)

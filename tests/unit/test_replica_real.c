@@ -9,7 +9,7 @@
 enum { NODES = 3, ROWS = 2000, ENTRY_BYTES = 1500, SUBMITS = 100 };
 static const uint64_t ms_ns = 1000000;
 static const struct raft_config members = {
-	.index = 1, .count = NODES, .members = {{1, true}, {2, true}, {3, true}}, .last_id = NODES};
+	.index = 1, .count = NODES, .members = {{.id = 1, .voter = true}, {.id = 2, .voter = true}, {.id = 3, .voter = true}}, .last_id = NODES};
 
 struct node {
 	struct bed *b;
@@ -207,6 +207,7 @@ static void node_open(struct node *n)
 	int rc = replica_open(n->b->loop.io, &options, &n->r, &err);
 
 	ck_assert_msg(rc == 0, "%s", err.text);
+	replica_start(n->r);
 }
 
 /* ---- running ---- */

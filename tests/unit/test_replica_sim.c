@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A group of three replicas through all that may befall it. */
-#include "common/kv/kv_backend.h"
 #include "tests/lib/replica_group.h"
 
 /* The example of use: three found a group, one leads, what it takes is applied by all. */
@@ -467,37 +466,11 @@ START_TEST(test_options_refused)
 }
 END_TEST
 
-/* A store that is all but full: what the rows of an entry may take of it is much of what is left. */
-static void tight_stats(void *store, struct kv_backend_stats *ret_stats)
-{
-	kv_mem.stats(store, ret_stats);
-	ret_stats->room =
-		(struct kv_room){.left_bytes = 5 << 19, .page_bytes = 4096, .leaf_pages = 1000, .branch_pages = 10, .depth = 2, .own_bytes = 1 << 20};
-}
-
-static uint64_t rows_of(void *ctx, enum body_kind kind, struct slice data)
-{
-	ck_assert((kind == BODY_COMMANDS) == (data.len > 0));
-	return ((struct node *)ctx)->g->rows;
-}
-
-static struct kv_backend tight;
-
-static void make_tight(struct node *n, struct replica_options *o)
-{
-	(void)n;
-	o->kv.backend = &tight;
-	o->kv.room_bytes = 1;
-	o->rows = rows_of;
-}
-
 /* An entry is applied when its rows surely find room in the store, or alone; from memory, and read back from the log. */
 START_TEST(test_rows_find_room)
 {
 	struct group *g = group_new(13, 4 << 10);
 
-	tight = kv_mem;
-	tight.stats = tight_stats;
 	for (uint32_t i = 0; i < g->count; i++)
 		node_crash(&g->nodes[i]);
 	g->adjust = make_tight;

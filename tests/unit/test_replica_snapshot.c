@@ -165,5 +165,30 @@ START_TEST(test_slow_member_is_waited_for)
 }
 END_TEST
 
+/* On a disk that is all but full what is committed has the room that a snapshot keeps: the snapshot ends, and another one is given away. */
+START_TEST(test_snapshot_makes_way)
+{
+	struct group *g = group_new(54, 32 << 10);
+	struct node *away;
+
+	g->keep_bytes = 0;
+	g->rate = PART_BYTES_PER_S_LEAST;
+	g->adjust = make_tight;
+	g->rows = 100;
+	for (uint32_t i = 0; i < g->count; i++)
+		node_crash(&g->nodes[i]);
+	settle(g);
+	away = leave_behind(g);
+	isolate(g, away, false);
+	ck_assert(sim_run(g->sim, has_sent, g, sim_now_ns(g->sim) + 60000 * ms_ns));
+	submit_many(g, 100);
+	ck_assert(!is_installed(g));
+	ck_assert(sim_run(g->sim, is_installed, g, sim_now_ns(g->sim) + 300000 * ms_ns));
+	ck_assert_uint_ge(offered(g), 2);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
 UNIT_MAIN("replica_snapshot", test_term_of_snapshot_is_a_lie, test_mark_beside_is_damaged, test_rate_is_kept_between_ticks,
-	test_slow_member_is_waited_for)
+	test_slow_member_is_waited_for, test_snapshot_makes_way)

@@ -325,6 +325,50 @@ START_TEST(test_random_entries_do_no_harm)
 }
 END_TEST
 
+static void put_disk(const struct state_disk *disk)
+{
+	uint8_t value[STATE_ROW_BYTES];
+	struct state_key key;
+
+	state_key_number(&key, STATE_TABLE_DISK, 1);
+	kv_put(b->kv, state_key_slice(&key), slice_of(value, state_disk_encode(disk, value)));
+	state_close(&b->s);
+}
+
+/* Rows that a damaged disk, or a backup that somebody has made, gives: nothing is done with a number that leads nowhere. */
+START_TEST(test_rows_that_name_nobody)
+{
+	uint8_t value[STATE_ROW_BYTES];
+	struct state_disk disk, bad;
+	struct state_server server;
+	struct state_key key;
+
+	state_bed_open(b);
+	bed_disks(b, 6, 1);
+	disk = *state_disk_at(&b->s, 1);
+	server = *state_server_at(&b->s, 1);
+	bad = disk;
+	bad.server = 1u << 30;
+	put_disk(&bad);
+	ck_assert_int_eq(state_open(&b->s, b->kv), ERR_CORRUPT);
+	bad = disk;
+	bad.domain = 7;
+	put_disk(&bad);
+	ck_assert_int_eq(state_open(&b->s, b->kv), ERR_CORRUPT);
+	put_disk(&disk);
+	ck_assert_int_eq(state_open(&b->s, b->kv), 0);
+	state_key_number(&key, STATE_TABLE_SERVER, STATE_SERVERS);
+	kv_put(b->kv, state_key_slice(&key), slice_of(value, state_server_encode(&server, value)));
+	state_close(&b->s);
+	ck_assert_int_eq(state_open(&b->s, b->kv), ERR_CORRUPT);
+	for (size_t i = 0; i < b->log_count; i++)
+		mem_free((void *)(uintptr_t)b->log[i].data);
+	state_close(&b->s);
+	kv_abandon(b->kv);
+	sim_free(b->sim);
+}
+END_TEST
+
 START_TEST(test_damaged_rows_stop_the_replica)
 {
 	struct state_cmd_mkdir mkdir = {.at = {.parent = INODE_ROOT, .path = slice_of("x", 1)}};
@@ -358,4 +402,4 @@ END_TEST
 
 UNIT_MAIN("state_disk", test_domains_without_servers_are_given_again, test_each_registration_a_generation, test_failed_disk_registers,
 	test_never_stored_number, test_disk_of_another_cluster, test_same_disk_twice, test_states, test_token_keys_roll,
-	test_unknown_entries_stop_the_replica, test_random_entries_do_no_harm, test_damaged_rows_stop_the_replica)
+	test_unknown_entries_stop_the_replica, test_random_entries_do_no_harm, test_rows_that_name_nobody, test_damaged_rows_stop_the_replica)

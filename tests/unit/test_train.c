@@ -8,6 +8,7 @@
 static struct train_report_summary sum;
 static struct terr err;
 static char *printed; /* what the last run printed */
+static bool as_text;  /* for people, not JSON */
 
 /* `more` holds further options, separated by spaces. */
 static int run(struct train_bed *b, const char *more)
@@ -16,7 +17,7 @@ static int run(struct train_bed *b, const char *more)
 		"--batch-size=4", "--lanes=2", "--eval-samples=4", "--log-every=1", "--json", "--warmup-steps=3"};
 	int argc = 12, rc;
 	char *words = strdup(more);
-	struct train_report r = {.json = true};
+	struct train_report r = {.json = !as_text};
 	struct train_options o;
 	size_t len;
 
@@ -89,9 +90,14 @@ START_TEST(test_resumed_equals_undisturbed)
 	ck_assert_str_eq(sum.weights_sha256, undisturbed);
 	have = losses_from(printed, 21);
 	ck_assert_str_eq(have, want);                       /* bit for bit, with all digits */
+	as_text = true;
 	run_well(&b, "--checkpoint-dir=/b --max-steps=30"); /* nothing left to do */
+	as_text = false;
 	ck_assert_uint_eq(sum.tokens, 0);
 	ck_assert_str_eq(sum.weights_sha256, undisturbed);
+	ck_assert_ptr_nonnull(strstr(printed, "note: the run is at its end: step 30 of 30; give a greater --max-steps to go on\n"));
+	ck_assert_ptr_nonnull(strstr(printed, "\nheld-out loss "));
+	ck_assert_ptr_null(strstr(printed, "nan"));
 	run_well(&b, "--resume=/b/step-00000030 --max-steps=31");
 	ck_assert_uint_eq(sum.first_step, 30);
 	free(want);

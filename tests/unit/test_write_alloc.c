@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 #include "client/client.h"
+#include "common/base/check.h"
 #include "common/base/mem.h"
 #include "common/code/ec.h"
+#include "common/code/token.h"
 #include "common/io/io_sim.h"
 #include "common/rpc/methods.h"
 #include "proto/metad.pb-c.h"
@@ -17,11 +19,18 @@ static const struct uuid cluster = {{1, 2, 3}};
 
 static struct {
 	struct sim *sim;
-	struct io *metad_io, *client_io;
+	struct io *metad_io, *client_io, *chunkd_io, *silent_io;
 	struct rpc_server *server;
 	struct client *client;
 	uint32_t allocates; /* requests for blocks alone */
 	int allocate_status;
+	/* The disks of data chunk 0 and of both parity chunks, if blocks are given: these refuse for want of room, the others do not answer. */
+	bool full[3];
+	uint32_t spares;
+	bool spares_full;
+	struct rpc_server *chunkd;
+	struct io_addr chunkd_addr, dead_addr;
+	Craton__DfReply df;
 	bool done;
 } bed, *const b = &bed;
 
@@ -70,10 +79,74 @@ static void created(void *ctx, struct rpc_req *req)
 
 static void allocated(void *ctx, struct rpc_req *req)
 {
+	static uint8_t token[TOKEN_BYTES];
+	char alive[IO_ADDR_TEXT_BYTES], dead[IO_ADDR_TEXT_BYTES], name[] = "chunkd";
+	Craton__AllocateReply reply = CRATON__ALLOCATE_REPLY__INIT;
+	Craton__Allocation block = CRATON__ALLOCATION__INIT, *blocks[] = {&block};
+	Craton__Target target[8], *targets[8];
+	Craton__Disk disk[8], *disks[8];
+
 	(void)ctx;
 	b->allocates++;
-	rpc_reply_status(req, b->allocate_status);
+	if (b->allocate_status) {
+		rpc_reply_status(req, b->allocate_status);
+		return;
+	}
+	io_addr_format(&b->chunkd_addr, alive);
+	io_addr_format(&b->dead_addr, dead);
+	for (uint32_t i = 0; i < 6 + b->spares; i++) {
+		bool full = i >= 6 ? b->spares_full : b->full[i < 4 ? 0 : i - 3];
+
+		craton__target__init(target + i);
+		craton__disk__init(disk + i);
+		targets[i] = &target[i];
+		disks[i] = &disk[i];
+		target[i].index = i;
+		target[i].disk = disk[i].disk = disk[i].domain = i + 1;
+		target[i].token = (ProtobufCBinaryData){.data = token, .len = sizeof(token)};
+		disk[i].server = full ? 1 : 2;
+		disk[i].address = full ? alive : dead;
+		disk[i].server_name = name;
+		disk[i].up = true;
+	}
+	block.block = 10 + b->allocates;
+	block.targets = targets;
+	block.n_targets = 6;
+	block.spares = targets + 6;
+	block.n_spares = b->spares;
+	reply.blocks = blocks;
+	reply.n_blocks = 1;
+	reply.disks = disks;
+	reply.n_disks = 6 + b->spares;
+	rpc_reply(req, &(struct rpc_reply){.msg = &reply.base});
 }
+
+static int place_nothing(void *ctx, struct rpc_req *req)
+{
+	(void)ctx;
+	(void)req;
+	return ERR_NO_EXTENT;
+}
+
+static void never(void *ctx, struct rpc_req *req)
+{
+	(void)ctx;
+	(void)req;
+	ck_abort();
+}
+
+/* Of a metad of now, or of one before the fields that say what can be written. */
+static void df_told(void *ctx, struct rpc_req *req)
+{
+	(void)ctx;
+	rpc_reply(req, &(struct rpc_reply){.msg = &b->df.base});
+}
+
+static const struct rpc_handler chunkd_handlers[] = {
+	{.method = &rpc_chunkd_put, .handle = yes, .place = place_nothing, .abandoned = never},
+	{.method = &rpc_chunkd_drop_upload, .handle = yes},
+	{0},
+};
 
 static const struct rpc_handler handlers[] = {
 	{.method = &rpc_metad_session_open, .handle = session_opened},
@@ -81,6 +154,7 @@ static const struct rpc_handler handlers[] = {
 	{.method = &rpc_metad_create, .handle = created},
 	{.method = &rpc_metad_abort, .handle = yes},
 	{.method = &rpc_metad_allocate, .handle = allocated},
+	{.method = &rpc_metad_df, .handle = df_told},
 	{0},
 };
 
@@ -127,9 +201,18 @@ static void bed_open(void)
 	b->sim = sim_new(&(struct sim_options){.seed = 1});
 	b->metad_io = sim_host_add(b->sim, "metad", 64 * MIB);
 	b->client_io = sim_host_add(b->sim, "client", 64 * MIB);
-	so.listen = co.metad = sim_host_addr(b->metad_io, 7000);
+	so.listen = sim_host_addr(b->metad_io, 7000);
+	co.metads = (struct rpc_addrs){.count = 1, .addrs = {so.listen}};
 	ck_assert_msg(rpc_server_open(b->metad_io, &so, &b->server, &err) == 0, "%s", err.text);
 	b->client = client_new(b->client_io, &co);
+	so = (struct rpc_server_options){
+		.self = {.cluster = cluster, .role = RPC_ROLE_CHUNKD, .name = "chunkd"}, .handlers = chunkd_handlers};
+	b->chunkd_io = sim_host_add(b->sim, "chunkd", 64 * MIB);
+	so.listen = b->chunkd_addr = sim_host_addr(b->chunkd_io, 7000);
+	b->dead_addr = sim_host_addr(b->chunkd_io, 7001);
+	b->silent_io = sim_host_add(b->sim, "silent", 64 * MIB);
+	sim_cut(b->client_io, b->silent_io);
+	ck_assert_msg(rpc_server_open(b->chunkd_io, &so, &b->chunkd, &err) == 0, "%s", err.text);
 }
 
 static void bed_close(void)
@@ -137,6 +220,8 @@ static void bed_close(void)
 	client_close(b->client, set_done, NULL);
 	wait_done();
 	rpc_server_close(b->server, set_done, NULL);
+	wait_done();
+	rpc_server_close(b->chunkd, set_done, NULL);
 	wait_done();
 	sim_free(b->sim);
 }
@@ -167,4 +252,104 @@ START_TEST(test_first_block_is_malformed)
 }
 END_TEST
 
-UNIT_MAIN("write_alloc", test_first_block_is_malformed)
+/* What a write of some bytes ends with; *ret_text: what was said. */
+static int write_some(const char **ret_text)
+{
+	static uint8_t data[1000];
+	static struct client_op op;
+	struct client_file *file;
+	int code;
+
+	op = (struct client_op){.kind = CLIENT_OPEN, .path = "/f", .flags = CR_WRITE, .mode = 0644};
+	ck_assert_int_eq(run_op(&op), 0);
+	file = op.ret_file;
+	op = (struct client_op){
+		.kind = CLIENT_WRITE, .file = file, .buf = data, .len = sizeof(data), .flags = CLIENT_WRITE_COPY};
+	code = run_op(&op);
+	if (code == 0) {
+		op = (struct client_op){.kind = CLIENT_FSYNC, .file = file};
+		code = run_op(&op);
+	}
+	*ret_text = op.err.text;
+	return code;
+}
+
+/* A block of few bytes has three chunks and needs two: the store is full if room is what it fails for, whoever is down beside it. */
+START_TEST(test_full_or_broken)
+{
+	static const struct {
+		bool full[3];
+		int code;
+	} cases[] = {
+		{{true, true, true}, ERR_NOSPC},
+		{{true, true, false}, ERR_NOSPC},
+		{{false, true, true}, ERR_NOSPC},
+		{{true, false, false}, ERR_TOO_FEW_CHUNKS},
+		{{false, false, true}, ERR_TOO_FEW_CHUNKS},
+	};
+
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		const char *text;
+
+		bed_open();
+		memcpy(b->full, cases[i].full, sizeof(b->full));
+		ck_assert_msg(write_some(&text) == cases[i].code, "case %zu: %s", i, text);
+		ck_assert(!strstr(text, "gc.grace") == (cases[i].code != ERR_NOSPC));
+		bed_close();
+	}
+}
+END_TEST
+
+/* Those that are down do not answer, so that who is full was heard again meanwhile. What counts of a chunk is the last server it went to. */
+START_TEST(test_full_or_broken_spares)
+{
+	static const struct {
+		bool full[3];
+		uint32_t spares;
+		bool spares_full;
+		int code;
+	} cases[] = {
+		{{true, true, true}, 1, false, ERR_NOSPC},
+		{{true, true, false}, 1, true, ERR_NOSPC},
+		{{true, true, false}, 2, false, ERR_TOO_FEW_CHUNKS},
+	};
+
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		const char *text;
+
+		bed_open();
+		memcpy(b->full, cases[i].full, sizeof(b->full));
+		b->spares = cases[i].spares;
+		b->spares_full = cases[i].spares_full;
+		b->dead_addr = sim_host_addr(b->silent_io, 7000);
+		ck_assert_msg(write_some(&text) == cases[i].code, "case %zu: %s", i, text);
+		bed_close();
+	}
+}
+END_TEST
+
+/* One that is older does not say what can be written: that is not nothing. One in between says it, and not that it does. */
+START_TEST(test_df_of_an_older_metad)
+{
+	static const struct {
+		uint64_t available_bytes, shown;
+		bool known;
+	} cases[] = {{0, CR_DF_UNKNOWN, false}, {7, 7, false}, {0, 0, true}, {7, 7, true}};
+
+	bed_open();
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct client_op op = {.kind = CLIENT_DF};
+
+		craton__df_reply__init(&b->df);
+		b->df.total_bytes = 100;
+		b->df.available_bytes = cases[i].available_bytes;
+		b->df.available_known = cases[i].known;
+		ck_assert_msg(run_op(&op) == 0, "%s", op.err.text);
+		ck_assert_uint_eq(op.df.total_bytes, 100);
+		ck_assert_uint_eq(op.df.available_bytes, cases[i].shown);
+	}
+	bed_close();
+}
+END_TEST
+
+UNIT_MAIN("write_alloc", test_df_of_an_older_metad, test_first_block_is_malformed, test_full_or_broken, test_full_or_broken_spares)

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lead: when metad serves, and what it does first and last.
+ *
+ *   FOLLOWS --the ledger says that it leads--> [format, or raise the cluster version] --> ready: requests are served, plans and timers run
+ *      ^------------------------------------- leads no longer: all that waits is refused, what was only in memory is void
+ *
+ * One log leads from its start to its end. In a group a request is served after the leader has asked the others whether it leads still, once for
+ * all that have come meanwhile: what its rows say is then all that was acknowledged before the request came, by whichever leader. Others refuse, and
+ * say who leads.
+ */
+#include "metad/core.h"
+
+#include <string.h>
+#include "common/base/check.h"
+#include "common/code/ec.h"
+#include "proto/common.pb-c.h"
+
+/* ---- requests ---- */
+
+/* It did not take effect. Whoever asked is told whom to ask instead, if that is known. */
+void metad__refuse(struct metad *md, struct rpc_req *req)
+{
+	struct io_addr addr = ledger_member_addr(md->ledger, md->role.leader);
+	Craton__LeaderHint hint = CRATON__LEADER_HINT__INIT;
+	char text[IO_ADDR_TEXT_BYTES] = "";
+
+	if (addr.family && md->role.leader != md->options.group.id)
+		io_addr_format(&addr, text);
+	hint.address = text;
+	rpc_reply(req, &(struct rpc_reply){.status = ERR_NOT_LEADER, .msg = &hint.base});
+}
+
+static void refuse_all(struct metad *md, struct list *list)
+{
+	struct rpc_req *req;
+
+	while ((req = metad__unwait(list)))
+		metad__refuse(md, req);
+}
+
+void metad__gate_fail(struct metad *md, int status)
+{
+	metad__fail_waiting(&md->gate, status);
+	metad__fail_waiting(&md->asked, status);
+}
+
+static void admit(struct metad *md)
+{
+	struct rpc_req *req;
+
+	while ((req = metad__unwait(&md->asked))) {
+		md->admitted = req;
+		req->handler->handle(md, req);
+		CHECK(!md->admitted);
+	}
+}
+
+static void ask(struct metad *md);
+
+static void on_confirmed(struct ledger_confirm *confirm, int code)
+{
+	struct metad *md = CONTAINER_OF(confirm, struct metad, confirm);
+
+	md->asking = false;
+	if (code == 0 && md->ready)
+		admit(md);
+	else if (code == 0 || code == ERR_NOT_LEADER)
+		refuse_all(md, &md->asked);
+	else
+		metad__fail_waiting(&md->asked, code);
+	if (code == 0 || code == ERR_NOT_LEADER || code == ERR_AGAIN)
+		ask(md); /* else the ledger has failed, or is closed: it says so next */
+}
+
+/* All that wait go with one question; who comes after it was asked waits for the next. */
+static void ask(struct metad *md)
+{
+	if (!md->ready || md->failed || md->stopping || md->asking || list_empty(&md->gate))
+		return;
+	while (!list_empty(&md->gate))
+		list_push_back(&md->asked, list_pop_front(&md->gate));
+	md->confirm.done = on_confirmed;
+	md->asking = !ledger_confirm(md->ledger, &md->confirm);
+	if (!md->asking)
+		admit(md);
+}
+
+bool metad__gate(struct metad *md, struct rpc_req *req)
+{
+	if (md->failed || md->stopping) {
+		rpc_reply_status(req, ERR_STOPPED);
+		return true;
+	}
+	if (md->admitted == req || (md->ready && !md->options.group.id)) {
+		md->admitted = NULL;
+		return false;
+	}
+	if (!md->role.leads) {
+		metad__refuse(md, req);
+		return true;
+	}
+	metad__wait(&md->gate, req);
+	ask(md);
+	return true;
+}
+
+/* ---- beginning ---- */
+
+static void set_ready(struct metad *md)
+{
+	md->ready = true;
+	ask(md);
+}
+
+static void on_formatted(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	(void)arg;
+	if (!res || status)
+		return; /* the ledger has failed, or leads no longer: it says so */
+	log_line(md->options.log, LOG_INFO, "formatted", "policy=%s", md->options.default_policy);
+	set_ready(md);
+}
+
+static void on_set(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	(void)md, (void)arg, (void)status, (void)res;
+}
+
+static void format(struct metad *md)
+{
+	const struct ec_policy *policy = ec_policy_by_name(md->options.default_policy);
+
+	md->cmd.type = STATE_CMD_FORMAT;
+	md->cmd.format = (struct state_cmd_format){
+		.cluster = md->options.cluster,
+		.policy = {.id = policy->id,
+			.cell_bytes = md->options.cell_bytes,
+			.chunk_bytes = md->options.chunk_bytes},
+		.now_ns = io_wall_ns(md->io),
+	};
+	io_random(md->io, md->cmd.format.salt, STATE_SALT_BYTES);
+	CHECK(metad__submit(md, on_formatted, NULL));
+	if (md->options.down_after_ms)
+		CHECK(metad__config_set(md, CONFIG_SERVER_DOWN_AFTER, md->options.down_after_ms, on_set, NULL));
+}
+
+static void on_raised(struct metad *md, void *arg, int status, const struct state_result *res)
+{
+	if (!res || status)
+		return; /* as above */
+	log_line(md->options.log, LOG_INFO, "cluster-version-raised", "from=%u to=%u", (unsigned)(uintptr_t)arg,
+		md->state.meta.version);
+	set_ready(md);
+}
+
+/* One replica is all there is, and it speaks the new version. Nothing else is under way: no entry is written at the old one behind it. */
+static void raise_version(struct metad *md)
+{
+	md->cmd.type = STATE_CMD_RAISE;
+	md->cmd.raise.version = STATE_CLUSTER_VERSION;
+	CHECK(metad__submit(md, on_raised, (void *)(uintptr_t)md->state.meta.version));
+}
+
+static void forget(struct metad *md)
+{
+	md->range.next = md->range.end = md->range.until_ms = 0;
+	memset(&md->token_key, 0, sizeof(md->token_key));
+	metad__repair_forget(md);
+	metad__gc_forget(md);
+	metad__fleet_forget(md);
+	metad__sessions_forget(md);
+	metad__scan_forget(md);
+}
+
+/* What a leader knows beside the rows begins anew: others may have led since it did. */
+static void begin(struct metad *md)
+{
+	forget(md);
+	md->base_ms = md->logged_ms = md->tick_ms = md->state.meta.time_ms;
+	md->gc.round = md->base_ms;
+	md->base_ns = md->started_ns = io_now_ns(md->io);
+	md->silence_checked_ns = 0;
+	if (!md->state.formatted)
+		format(md);
+	else if (md->state.meta.version < STATE_CLUSTER_VERSION && !md->options.group.id)
+		raise_version(md);
+	else
+		set_ready(md);
+}
+
+/* ---- end ---- */
+
+static void end(struct metad *md)
+{
+	md->ready = false;
+	refuse_all(md, &md->gate);
+	refuse_all(md, &md->asked);
+	refuse_all(md, &md->range.waiting);
+	metad__scan_stop(md);
+	metad__backup_stop(md);
+	metad__batches_drop(md);
+}
+
+/* ---- what the ledger says ---- */
+
+void metad__on_role(void *ctx, const struct ledger_role *role)
+{
+	struct metad *md = metad__of(ctx);
+	bool led = md->role.leads;
+
+	if (md->options.group.id && (role->leads != led || role->leader != md->role.leader))
+		log_line(md->options.log, LOG_INFO, "role", "leads=%d leader=%llu term=%llu", role->leads,
+			(unsigned long long)role->leader, (unsigned long long)role->term);
+	md->role = *role;
+	if (led && !role->leads)
+		end(md);
+	else if (!led && role->leads)
+		begin(md);
+}
+
+void metad__on_table(void *ctx, struct kv *kv)
+{
+	struct metad *md = metad__of(ctx);
+
+	CHECK(!md->role.leads && !md->backup.snapshot);
+	if (!kv)
+		state_close(&md->state);
+	else if (state_open(&md->state, kv))
+		metad__fatal(md, md->state.fault.code, md->state.fault.text);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ledger: the entries that make metad's state, in their order, and the table that they make: of one log (common/kv/journal.h), or of
+ * a group's (metad/replica/replica.h). What stands above it submits entries, and is told what was applied; it need not know which of the two it has.
+ *
+ *     ledger_open -> ledger_start -> on_role {leads} -> ledger_submit: durable, of a majority too --apply--> done(0)
+ *
+ * Who does not lead takes no entries, and whose rows say nothing about what others have acknowledged meanwhile: they are for apply alone.
+ * Also a leader's rows are only good for an answer when ledger_confirm has said so: it may have been deposed and not know it yet. One log is its own
+ * group: it always leads, and needs no confirmation.
+ *
+ * One thread: that of the loop. Nothing is called back from inside ledger_submit and ledger_confirm.
+ */
+#ifndef METAD_LEDGER_H
+#define METAD_LEDGER_H
+
+#include "common/kv/journal.h"
+#include "common/rpc/auth.h"
+#include "common/rpc/rpc.h"
+#include "metad/metad.h"
+#include "metad/replica/replica.h"
+
+enum { LEDGER_ENTRY_BYTES = LIMIT_LOG_ENTRY_BYTES - 1 }; /* a group's has its kind in front */
+
+struct ledger;
+struct raft_links;
+
+struct ledger_entry {
+	struct slice data; /* 1 .. LEDGER_ENTRY_BYTES; the caller's until done */
+	uint32_t rows;     /* that its apply may write, derived ones counted */
+	/*
+	 * 0: durable and applied. ERR_NOT_LEADER: it never will be. ERR_STOPPED: it may still be, by who leads next. Else, of one log, that or
+	 * the table failed, and what is in the log comes to life at the next start.
+	 */
+	void (*done)(struct ledger_entry *entry, int code);
+	/* private */
+	struct ledger *ledger;
+	struct list link;
+	struct journal_entry journal;
+	struct replica_submit submit;
+};
+
+struct ledger_role {
+	bool leads;      /* and has applied all that was ever acknowledged */
+	uint64_t leader; /* replica; 0: not known */
+	uint64_t term;
+};
+
+struct ledger_options {
+	const char *dir;
+	const struct kv_backend *backend;
+	uint64_t segment_bytes;
+	bool buffered;
+	struct uuid cluster;
+	const struct metad_group *group; /* id 0: one log */
+	/* Of a group: who is heard and spoken to. */
+	struct rpc_identity self;
+	const uint8_t *secret; /* AUTH_SECRET_BYTES; borrowed for the call */
+	const struct rpc_transform *transform;
+	/* entry: NULL if it was not submitted here, or nobody waits for it any more. A failure ends the ledger. */
+	int (*apply)(void *ctx, struct kv *kv, struct slice data, struct ledger_entry *entry, struct err *err);
+	/* Of a group: rows that apply of this may write at most, derived ones counted. */
+	uint64_t (*rows)(void *ctx, struct slice data);
+	/* Told before entries of one that leads no longer are done. From inside ledger_start, if there is one log. */
+	void (*on_role)(void *ctx, const struct ledger_role *role);
+	/* All rows are replaced. NULL: there are none just now; scans and snapshots have ended when this returns. */
+	void (*on_table)(void *ctx, struct kv *kv);
+	void (*on_fatal)(void *ctx, int code, const char *text);
+	void *ctx;
+};
+
+/* Replays one log synchronously. ERR_INVAL: what is in `dir` is the other kind of ledger. */
+int ledger_open(struct io *io, const struct ledger_options *options, struct ledger **ret_ledger, struct err *err);
+void ledger_start(struct ledger *ledger);
+/* Of one that was not started: frees at once. */
+void ledger_abandon(struct ledger *ledger);
+/*
+ * Before a stop, of a group's leader: it takes no more entries and hands over, so that nobody has to notice first that it is gone. False: there
+ * is nothing to hand over; else `done`, whatever came of it, within a few seconds.
+ */
+bool ledger_hand_over(struct ledger *ledger, void (*done)(void *ctx), void *ctx);
+/* It is about to close: a group's entries wait no longer for the others. on_role says that it does not lead, and nothing else from here on. */
+void ledger_resign(struct ledger *ledger);
+/* Its entries are done. Who waits for a confirmation gets ERR_STOPPED. */
+void ledger_close(struct ledger *ledger, void (*closed)(void *ctx, int code), void *ctx);
+
+/* Of who leads. */
+void ledger_submit(struct ledger *ledger, struct ledger_entry *entry);
+
+struct ledger_confirm {
+	/* 0: who asks leads still, and its rows have all that was acknowledged before. ERR_NOT_LEADER, ERR_AGAIN, ERR_STOPPED. */
+	void (*done)(struct ledger_confirm *confirm, int code);
+	struct replica_read read; /* private */
+};
+/* True: it is so (one log). False: `done` comes. One that waits costs an exchange with the others, for all that do together. */
+bool ledger_confirm(struct ledger *ledger, struct ledger_confirm *confirm);
+
+struct kv *ledger_kv(struct ledger *ledger); /* NULL between the calls of on_table */
+uint64_t ledger_applied(const struct ledger *ledger);
+/* Of a group: the log here does not answer, so this replica leaves it to others to lead. */
+bool ledger_hangs(const struct ledger *ledger);
+/* Where that replica listens; family 0: not known. */
+struct io_addr ledger_member_addr(const struct ledger *ledger, uint64_t id);
+
+/* ---- ledger_members.c: the group as this replica sees it ---- */
+
+enum {
+	LEDGER_SILENT_MS = 3000, /* a member that a leader has not heard for so long is down, for people; Raft itself is not asked */
+};
+enum ledger_member_state { LEDGER_MEMBER_UNKNOWN, LEDGER_MEMBER_UP, LEDGER_MEMBER_DOWN };
+
+struct ledger_member {
+	uint64_t id;
+	struct io_addr addr; /* family 0: not known */
+	bool voter;
+	enum ledger_member_state state; /* of others: as a leader sees it, else not known unless it was heard */
+	uint64_t silent_ms; /* of others */
+	uint64_t match;     /* that is durable there; 0: not known */
+};
+
+struct ledger_view {
+	uint64_t id, leader, term, commit, last, applied; /* applied: here; leader: 0: not known */
+	enum raft_role role;
+	bool changes; /* the last change of the group is not committed yet */
+	uint64_t next_id; /* of a member that is to come */
+	uint32_t count;
+	struct ledger_member members[RAFT_MEMBERS_MAX];
+};
+/* One log: of a group of one, whose id is 0. */
+void ledger_view(const struct ledger *ledger, struct ledger_view *ret_view);
+/* Of the view of a leader. 0, or whom it had best be handed over to: the voter that is up and has most. */
+uint64_t ledger_successor(const struct ledger_view *view);
+/* Likewise: 0, or a learner that is to vote now: it is up, and has all that the leader had, `before`, when it looked last. */
+uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before);
+/* Likewise: would the voters that are up be a majority still, if that one did not belong to them? */
+bool ledger_bears_removal(const struct ledger_view *view, uint64_t id);
+
+/* Of who leads a group: asks who is to become member `id` whether it would; as raft_links_invite. */
+int ledger_invite(struct ledger *ledger, uint64_t id, const struct io_addr *addr, void (*done)(void *ctx, int status), void *ctx);
+
+struct ledger_change {
+	/* 0: committed. As of replica_submit; ERR_STOPPED also: it leads no longer, and whether the group will change is not known. */
+	void (*done)(struct ledger_change *change, int code);
+	/* private */
+	struct ledger *ledger;
+	struct list link;
+	struct replica_submit submit;
+	struct raft_member known[RAFT_MEMBERS_MAX + 1];
+};
+/* Of who leads a group: ADD_LEARNER (addr: where it is) or REMOVE. Learners are promoted by who leads, as soon as they have caught up. */
+void ledger_change(struct ledger *ledger, struct ledger_change *change, enum raft_change what, uint64_t id, const struct io_addr *addr);
+
+/* Of who leads a group: as replica_transfer, to a voter. 0: `done` comes. */
+int ledger_transfer(struct ledger *ledger, uint64_t to, void (*done)(void *ctx, int code), void *ctx);
+
+/* The handler of rpc_metad_raft. */
+void ledger_handle_raft(struct ledger *ledger, struct rpc_req *req);
+
+/* ---- shared by ledger.c and ledger_group.c ---- */
+
+struct ledger {
+	struct io *io;
+	struct ledger_options options;
+	struct metad_group group;
+	struct ledger_role role;
+	struct journal *journal; /* one log */
+	struct replica *replica; /* a group */
+	struct raft_links *links;
+	struct list entries;     /* of a group: submitted, not done */
+	uint8_t secret[AUTH_SECRET_BYTES];
+	struct list changes;     /* likewise, of the group itself */
+	struct ledger_change promotion;
+	struct io_op look; /* a leader's, at those that catch up */
+	uint64_t look_last; /* last index, when it looked last */
+	bool promoting, waits, closing, links_closed;
+	bool resigned;
+	uint64_t leads_since_ns; /* what was heard before it says nothing of who is silent */
+	struct {
+		uint32_t tries;
+		uint64_t to;
+		void (*done)(void *ctx);
+		void *ctx;
+	} handing;
+	int close_code;
+	void (*closed)(void *ctx, int code);
+	void *closed_ctx;
+};
+
+int ledger__no_replica(const char *dir, struct err *err);
+int ledger__group_open(struct ledger *l, struct err *err);
+void ledger__group_submit(struct ledger *l, struct ledger_entry *entry);
+void ledger__group_close(struct ledger *l);
+void ledger__group_start(struct ledger *l);
+void ledger__group_abandon(struct ledger *l);
+void ledger__group_resign(struct ledger *l);
+bool ledger__group_hand_over(struct ledger *l);
+void ledger__finish_close(struct ledger *l);
+void ledger__members_role(struct ledger *l);
+void ledger__members_close(struct ledger *l); /* ledger__group_quiet is called when the last look has ended */
+void ledger__group_quiet(struct ledger *l);
+
+#endif

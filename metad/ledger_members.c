@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The group as a replica sees it. Who leads hears from all within two heartbeats; who follows hears from its leader alone, and says no more
+ * of the others than that they belong to the group.
+ *
+ * How it changes: who is to be added is invited first (so that it is there, is empty, and has the number that comes next), then gets the log as a
+ * learner, and is promoted by whoever leads when it has caught up. A change that is let go of because another leads may come to be all the same.
+ */
+#include "metad/ledger.h"
+
+#include "common/base/check.h"
+#include "metad/raft_links.h"
+
+enum { LOOK_MS = 200 };
+static const uint64_t ms_ns = 1000000;
+
+static void view_of_one(const struct ledger *l, struct ledger_view *view)
+{
+	uint64_t applied = ledger_applied(l);
+
+	view->role = RAFT_LEADER;
+	view->commit = view->last = view->applied = applied;
+	view->count = 1;
+	view->members[0] = (struct ledger_member){.voter = true, .state = LEDGER_MEMBER_UP, .match = applied};
+}
+
+static void see(const struct ledger *l, const struct raft_core *core, struct ledger_member *m, const struct raft_peer *peer)
+{
+	uint64_t heard_ns, now_ns = io_now_ns(l->io);
+
+	if (m->id == core->options.id) {
+		m->state = LEDGER_MEMBER_UP;
+		m->match = core->persisted;
+		return;
+	}
+	heard_ns = l->links ? raft_links_heard_ns(l->links, m->id) : 0;
+	if (core->role == RAFT_LEADER) {
+		m->match = peer->match;
+		heard_ns = heard_ns > l->leads_since_ns ? heard_ns : l->leads_since_ns;
+	}
+	m->silent_ms = heard_ns ? (now_ns - heard_ns) / ms_ns : 0;
+	if (heard_ns && m->silent_ms < LEDGER_SILENT_MS)
+		m->state = LEDGER_MEMBER_UP;
+	else if (core->role == RAFT_LEADER)
+		m->state = LEDGER_MEMBER_DOWN;
+}
+
+void ledger_view(const struct ledger *l, struct ledger_view *view)
+{
+	const struct raft_core *core = l->replica ? replica_core(l->replica) : NULL;
+
+	*view = (struct ledger_view){.id = l->group.id};
+	if (!l->group.id) {
+		view_of_one(l, view);
+		return;
+	}
+	if (!core)
+		return;
+	view->leader = core->leader;
+	view->term = core->term;
+	view->commit = core->commit;
+	view->last = core->last_index;
+	view->applied = replica_applied(l->replica);
+	view->role = core->role;
+	view->changes = core->config.index > core->commit;
+	view->next_id = core->config.last_id + 1;
+	view->count = core->config.count;
+	for (uint32_t i = 0; i < view->count; i++) {
+		const struct raft_member *member = &core->config.members[i];
+
+		view->members[i] = (struct ledger_member){
+			.id = member->id, .voter = member->voter, .addr = ledger_member_addr(l, member->id)};
+		see(l, core, &view->members[i], &core->peers[i]);
+	}
+}
+
+uint64_t ledger_successor(const struct ledger_view *view)
+{
+	const struct ledger_member *best = NULL;
+
+	for (uint32_t i = 0; i < view->count; i++) {
+		const struct ledger_member *m = &view->members[i];
+
+		if (m->id != view->id && m->voter && m->state == LEDGER_MEMBER_UP && (!best || m->match > best->match))
+			best = m;
+	}
+	return best ? best->id : 0;
+}
+
+uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before)
+{
+	for (uint32_t i = 0; !view->changes && i < view->count; i++) {
+		const struct ledger_member *m = &view->members[i];
+
+		if (!m->voter && m->state == LEDGER_MEMBER_UP && m->match > 0 && m->match >= before)
+			return m->id;
+	}
+	return 0;
+}
+
+bool ledger_bears_removal(const struct ledger_view *view, uint64_t id)
+{
+	uint32_t voters = 0, up = 0;
+
+	for (uint32_t i = 0; i < view->count; i++) {
+		const struct ledger_member *m = &view->members[i];
+
+		if (m->id == id && !m->voter)
+			return true;
+		if (m->id == id || !m->voter)
+			continue;
+		voters++;
+		up += m->state == LEDGER_MEMBER_UP;
+	}
+	return up >= voters / 2 + 1;
+}
+
+/* ---- changes ---- */
+
+int ledger_invite(struct ledger *l, uint64_t id, const struct io_addr *addr, void (*done)(void *ctx, int status), void *ctx)
+{
+	CHECK(l->group.id && l->links);
+	return raft_links_invite(l->links, &(const struct raft_links_place){id, *addr}, done, ctx);
+}
+
+static void on_change_done(struct replica_submit *submit, int code)
+{
+	struct ledger_change *change = CONTAINER_OF(submit, struct ledger_change, submit);
+
+	list_remove(&change->link);
+	change->done(change, code);
+}
+
+/* From the first change on the log says of each where it is. */
+static uint32_t known_members(const struct ledger *l, struct ledger_change *change, uint64_t id, const struct io_addr *addr)
+{
+	const struct raft_core *core = replica_core(l->replica);
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; core && i < core->config.count; i++) {
+		struct io_addr at = ledger_member_addr(l, core->config.members[i].id);
+
+		change->known[count] = (struct raft_member){.id = core->config.members[i].id};
+		raft_place_set(change->known[count++].place, &at);
+	}
+	if (!addr)
+		return count;
+	change->known[count] = (struct raft_member){.id = id};
+	raft_place_set(change->known[count++].place, addr);
+	return count;
+}
+
+void ledger_change(struct ledger *l, struct ledger_change *change, enum raft_change what, uint64_t id, const struct io_addr *addr)
+{
+	CHECK(l->group.id && l->role.leads);
+	change->ledger = l;
+	change->submit = (struct replica_submit){.change = what, .member = id, .known = change->known, .done = on_change_done};
+	change->submit.known_count = known_members(l, change, id, addr);
+	list_push_back(&l->changes, &change->link);
+	if (replica_submit(l->replica, &change->submit) != 0)
+		CHECK_UNREACHABLE(); /* they are few; one that has failed says so by on_stop */
+}
+
+static void let_go(struct ledger *l, struct ledger_change *change)
+{
+	int code = change->submit.index ? ERR_STOPPED : ERR_NOT_LEADER;
+
+	replica_withdraw(l->replica, &change->submit);
+	list_remove(&change->link);
+	change->done(change, code);
+}
+
+/* ---- those that catch up ---- */
+
+static void arm(struct ledger *l);
+
+/* It is tried again with the next look, whatever came of it. */
+static void on_promoted(struct ledger_change *change, int code)
+{
+	(void)code;
+	change->ledger->promoting = false;
+}
+
+static void on_look(struct io_op *op)
+{
+	struct ledger *l = CONTAINER_OF(op, struct ledger, look);
+	struct ledger_view view;
+	uint64_t id;
+
+	if (l->closing) {
+		ledger__group_quiet(l);
+		return;
+	}
+	if (op->result || !l->role.leads)
+		return;
+	ledger_view(l, &view);
+	id = l->promoting ? 0 : ledger_promotes(&view, l->look_last);
+	l->look_last = view.last;
+	if (id) {
+		l->promoting = true;
+		l->promotion.done = on_promoted;
+		ledger_change(l, &l->promotion, RAFT_PROMOTE, id, NULL);
+	}
+	arm(l);
+}
+
+static void arm(struct ledger *l)
+{
+	io_prep_timer(&l->look, io_now_ns(l->io) + LOOK_MS * ms_ns, on_look);
+	io_submit(l->io, &l->look);
+}
+
+void ledger__members_role(struct ledger *l)
+{
+	while (!l->role.leads && !list_empty(&l->changes))
+		let_go(l, LIST_ENTRY(l->changes.next, struct ledger_change, link));
+	if (!l->role.leads || io_pending(&l->look))
+		return;
+	l->look_last = UINT64_MAX;
+	arm(l);
+}
+
+void ledger__members_close(struct ledger *l)
+{
+	l->closing = true;
+	if (io_pending(&l->look))
+		io_cancel(l->io, &l->look);
+}
+
+/* ---- hand-over ---- */
+
+int ledger_transfer(struct ledger *l, uint64_t to, void (*done)(void *ctx, int code), void *ctx)
+{
+	CHECK(l->group.id && l->role.leads);
+	return replica_transfer(l->replica, to, done, ctx);
+}

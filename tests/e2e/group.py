@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""group: a store of three metads as real processes: each is killed in turn while files are written; with two dead nothing is, and that is said."""
+
+import os
+import shutil
+import random
+import re
+import sys
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import promtext
+from localstore import LocalStore, sha256_file, wait_until, write_random
+
+MIB = 1 << 20
+SIZES = [100, 1 * MIB, 5 * MIB + 77]
+
+
+def check(condition, what):
+    if not condition:
+        raise SystemExit(f"FAILED: {what}")
+
+
+def leader(store):
+    """By what the metads log: who said last that it leads, of those that run."""
+    found = (0, None)
+    for name in store.metads():
+        if not store.pid(name):
+            continue
+        with open(os.path.join(store.store, name, "daemon.log"), encoding="utf-8", errors="replace") as f:
+            roles = re.findall(r"role leads=(\d) leader=\d+ term=(\d+)", f.read())
+        if roles and roles[-1][0] == "1":
+            found = max(found, (int(roles[-1][1]), name))
+    return found[1]
+
+
+def figures(store, name):
+    with open(os.path.join(store.store, name, "metrics"), encoding="ascii") as f:
+        address = f.read().strip()
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        return promtext.parse(answer.read().decode())
+
+
+def check_figures(store):
+    """Only who leads speaks for the store."""
+    for name in store.metads():
+        shown = figures(store, name)
+        leads = promtext.value(shown, "craton_metad_leads") == 1
+        check(("craton_servers" in shown) == leads, f"{name} leads: {leads}, and shows figures of the store: {not leads}")
+        check(promtext.value(shown, "craton_metad_term") >= 1, f"{name} is in no term")
+    check(leader(store) is not None, "nobody leads")
+
+
+def put(store, rng, path, size):
+    source = store.path("source")
+    write_random(source, size, rng)
+    store.run("put", source, path)
+    return path, sha256_file(source)
+
+
+def check_all(store, files):
+    out = store.path("out")
+    for path, digest in files:
+        store.run("get", path, out)
+        check(sha256_file(out) == digest, f"{path} came back different")
+
+
+def main():
+    rng = random.Random(1)
+    store = LocalStore(metad=3)
+    files = [put(store, rng, f"/{size}", size) for size in SIZES]
+
+    check_figures(store)
+    for turn in range(4):
+        victim = wait_until(lambda: leader(store), "a leader")
+        writers = [store.start_process("put", store.path("source"), f"/during-{turn}-{i}") for i in range(3)]
+        store.kill9(victim)
+        digest = sha256_file(store.path("source"))
+        for i, writer in enumerate(writers):
+            _, errors = writer.communicate(timeout=120)
+            check(writer.returncode == 0, f"put while {victim} was killed: {errors.decode(errors='replace')}")
+            files.append((f"/during-{turn}-{i}", digest))
+        files.append(put(store, rng, f"/after-{turn}", 3 * MIB))
+        check_all(store, files)
+        store.start_one(victim)
+
+    # Two of three: nobody can lead.
+    wait_until(lambda: leader(store), "a leader")
+    for name in store.metads()[:2]:
+        store.kill9(name)
+    done = store.craton("mkdir", "/never", "--timeout", "5s", check=False)
+    text = done.stderr.decode(errors="replace")
+    check(done.returncode != 0, "a directory was made by one metad of three")
+    check(any(t in text for t in ("leads", "does not answer", "did not answer", "cannot be reached")), f"what is said with two of three dead: {text}")
+    for name in store.metads()[:2]:
+        store.start_one(name)
+    store.run("mkdir", "/again")
+    check_all(store, files)
+
+    # All at once, and a stop of all.
+    for name in store.names():
+        store.kill9(name)
+    store.run("local", "up", store.store)
+    check_all(store, files)
+    store.run("local", "down", store.store)
+    store.run("local", "up", store.store)
+    check_all(store, files)
+    check(store.craton("local", "up", store.store, "--metad", "5", check=False).returncode != 0, "a group was made larger")
+
+    # Who lost its directory has forgotten what it acknowledged: it is not made anew, and the others go on.
+    store.kill9("metad-2")
+    shutil.rmtree(os.path.join(store.store, "metad-2"))
+    check(store.craton("local", "up", store.store, check=False).returncode != 0, "a metad that lost its directory was made anew")
+    check_all(store, files)
+    store.run("local", "down", store.store)
+    check(store.craton("local", "up", store.store, check=False).returncode != 0, "a metad that lost its directory was made anew")
+    check_all(store, files)
+    print(f"{len(files)} files, 4 leaders killed: all there")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""members: the group of metads, operated: who is in it, with all, one and two of three down; leadership handed over; from three to five, to three,
+to one and to three again while files are written and read, by clients that know the first three; what is refused, and why."""
+
+import atexit
+import hashlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from localstore import Failure, LocalStore, build_dir, wait_until
+
+
+def check(condition, what):
+    if not condition:
+        raise SystemExit(f"FAILED: {what}")
+
+
+def members(store):
+    return store.json("meta", "ls")
+
+
+def by_name(view):
+    return {m["name"]: m for m in view["replicas"]}
+
+
+def leader(store):
+    return next((m["name"] for m in members(store)["replicas"] if m["role"] == "leader" and m["state"] == "up"), None)
+
+
+def refused(store, *args, says):
+    done = store.craton("meta", *args, check=False)
+    text = done.stderr.decode(errors="replace")
+    check(done.returncode == 1 and says in text, f"craton meta {' '.join(args)}: exit {done.returncode}: {text}; it should say: {says}")
+
+
+def is_level(view):
+    """All are up, have all that the leader has, and each has its part."""
+    roles = sorted(m["role"] for m in view["replicas"])
+    return roles == ["follower"] * (len(roles) - 1) + ["leader"] and all(m["state"] == "up" and m["lag"] == 0 for m in view["replicas"])
+
+
+def look(store):
+    view = wait_until(lambda: (v := members(store)) and is_level(v) and v, "all metads to be level")
+    check([m["name"] for m in view["replicas"]] == store.metads(), f"who is in the group: {view}")
+    check(view["leader"] == view["answered_by"] and view["next_id"] == len(view["replicas"]) + 1, f"what the leader says: {view}")
+    check(all(m["term"] == view["term"] and m["applied"] > 0 and m["address"] for m in view["replicas"]), f"what each has: {view}")
+    text = store.run("meta", "ls").decode()
+    check(len(text.splitlines()) == 1 + len(view["replicas"]) and "leader" in text, f"what people read: {text}")
+
+
+def hand_over(store):
+    for name in store.metads():
+        change(store, "transfer", name)
+        check(leader(store) == name, f"{name} leads when leadership was handed over to it")
+    before = leader(store)
+    change(store, "transfer")
+    check(leader(store) not in (None, before), "somebody else leads when leadership was handed over to whoever is best")
+    change(store, "transfer", by_name(members(store))[before]["address"])
+    check(leader(store) == before, "a metad is found by its address, too")
+    refused(store, "transfer", "metad-9", says="no metad 'metad-9' in the group")
+    store.run("meta", "snapshot")
+
+
+def one_down(store):
+    victim = next(n for n in store.metads() if n != leader(store))
+    store.kill9(victim)
+    view = wait_until(lambda: (v := members(store)) and by_name(v)[victim]["state"] == "down" and v, f"{victim} to be down")
+    check(sum(m["state"] == "up" for m in view["replicas"]) == 2, f"the others are up: {view}")
+    status = store.json("status", check=False)
+    check([r["text"] for r in status["reasons"] if r["code"] == "metad-down" and victim in r["text"]], f"status says it: {status['reasons']}")
+    refused(store, "transfer", victim, says="does not answer")
+    return victim
+
+
+def two_down(store, first):
+    second = leader(store)
+    last = next(n for n in store.metads() if n not in (first, second))
+    store.kill9(second)
+    view = wait_until(lambda: (v := members(store)) and v["leader"] == 0 and v, "the last one to know that nobody leads")
+    check(f"metad-{view['answered_by']}" == last and len(view["replicas"]) == 3, f"the last one says who belongs to the group: {view}")
+    check("nobody leads" in store.run("meta", "ls").decode(), "and people are told")
+    for name in (first, second):
+        store.start_one(name)
+
+
+def one_alone():
+    store = LocalStore(chunkd=1, policy="rs-1-2")
+    view = members(store)
+    check([(m["role"], m["state"], m["lag"]) for m in view["replicas"]] == [("leader", "up", 0)], f"a store of one metad: {view}")
+    refused(store, "transfer", says="has one metad")
+    store.run("meta", "snapshot")
+    store.kill9("metad-1")
+    refused(store, "ls", says="metad at")
+    store.destroy()
+
+
+class Joiner:
+    """A metad that is started beside those of the store, as an operator would on another host."""
+
+    def __init__(self, store, number, folder=None, address=None):
+        self.name = f"metad-{number}"
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.address = address or f"127.0.0.1:{s.getsockname()[1]}"
+        self.dir = store.path(folder or self.name)
+        os.makedirs(self.dir, exist_ok=True)
+        self.log = os.path.join(self.dir, "daemon.log")
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(build_dir(), "craton-metad"), "-c", store.env["CRATON_CONF"], "--dir", self.dir, "--name", self.name,
+                 "--listen", self.address, "--replica", str(number), "--join"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        atexit.register(self.kill)
+        wait_until(lambda: self.process.poll() is None and self.said("ready"), f"{self.name} to be ready")
+
+    def said(self, text):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return text in f.read()
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+class Load:
+    """Files are written and read all the time; none may fail."""
+
+    def __init__(self, store):
+        self.store, self.files, self.failure, self.stopping = store, {}, None, False
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def work(self):
+        rng = random.Random(2)
+        try:
+            while not self.stopping:
+                path, data = f"/load-{len(self.files)}", rng.randbytes(rng.choice([10, 5000, 300000]))
+                source = self.store.path("load-source")
+                with open(source, "wb") as f:
+                    f.write(data)
+                self.store.run("put", source, path)
+                self.files[path] = hashlib.sha256(data).hexdigest()
+                self.read(rng.choice(list(self.files)))
+        except Exception as e:  # pylint: disable=broad-except
+            self.failure = e
+
+    def read(self, path):
+        check(hashlib.sha256(self.store.run("cat", path)).hexdigest() == self.files[path], f"{path} came back different")
+
+    def goes_on(self, what):
+        count = len(self.files)
+        wait_until(lambda: self.failure or len(self.files) > count + 2, f"files to be written {what}")
+        check(not self.failure, f"{what}: {self.failure}")
+
+    def end(self):
+        self.stopping = True
+        self.thread.join()
+        check(not self.failure, f"the load: {self.failure}")
+        for path in self.files:
+            self.read(path)
+
+
+def is_group(store, names):
+    return lambda: (v := members(store)) and [m["name"] for m in v["replicas"]] == names and is_level(v)
+
+
+def name_all(store):
+    """What an operator does when a group has changed."""
+    conf = store.env["CRATON_CONF"]
+    with open(conf, encoding="ascii") as f:
+        lines = f.readlines()
+    addresses = ", ".join(m["address"] for m in members(store)["replicas"])
+    with open(conf + ".new", "w", encoding="ascii") as f:
+        f.writelines(f"metad = {addresses}\n" if line.startswith("metad =") else line for line in lines)
+    os.rename(conf + ".new", conf)
+
+
+def change(store, *args):
+    """`craton meta`, as often as it says that it may be tried again."""
+    def done():
+        try:
+            return store.run("meta", *args) or True
+        except Failure as e:
+            if not str(e).endswith("try again"):
+                raise
+            return False
+    wait_until(done, f"craton meta {' '.join(args)}")
+
+
+def grow_and_shrink(store):
+    load = Load(store)
+    refused(store, "add", "nowhere", says="by its address")
+    refused(store, "add", "127.0.0.1:1", says="--replica 4 --join")
+    refused(store, "add", by_name(members(store))["metad-2"]["address"], says="metad-2 of this group has that address")
+    refused(store, "remove", "metad-9", says="no metad 'metad-9'")
+    early = Joiner(store, 5)
+    refused(store, "add", early.address, says="start it with --replica 4 --join")
+    fourth = Joiner(store, 4)
+    change(store, "add", fourth.address)
+    change(store, "add", early.address)
+    wait_until(is_group(store, [f"metad-{i}" for i in range(1, 6)]), "five metads to be level")
+    load.goes_on("with five metads")
+    refused(store, "add", "127.0.0.1:1", says="remove one first")
+
+    # Back to three, none of which clients begin with but one; the first two are gone for good.
+    change(store, "transfer", "metad-1")
+    change(store, "remove", "metad-1")
+    store.kill9("metad-1")
+    change(store, "remove", "metad-2")
+    store.kill9("metad-2")
+    wait_until(is_group(store, ["metad-3", "metad-4", "metad-5"]), "three other metads to be level")
+    change(store, "transfer", "metad-5")
+    load.goes_on("by clients that know one metad of the three, which does not lead")
+
+    # With one down no other may go.
+    fourth.kill()
+    wait_until(lambda: by_name(members(store))["metad-4"]["state"] == "down", "metad-4 to be down")
+    forgot = Joiner(store, 4, "metad-4-again", fourth.address)
+    load.goes_on("while one that lost its directory waits")
+    check(by_name(members(store))["metad-4"]["state"] == "down", "a metad that lost its directory came back under its number")
+    forgot.kill()
+    refused(store, "remove", "metad-3", says="most of the others would not answer")
+    change(store, "remove", "metad-4")
+    change(store, "remove", "metad-5")
+    wait_until(is_group(store, ["metad-3"]), "one metad to be left")
+    early.kill()
+    refused(store, "remove", "metad-3", says="only metad that votes")
+    load.goes_on("with one metad")
+
+    # Who lost its directory does not come back under its number, but under a new one.
+    again = Joiner(store, 5, "metad-5-again")
+    refused(store, "add", again.address, says="start it with --replica 6 --join")
+    again.kill()
+    others = [Joiner(store, number) for number in (6, 7)]
+    for joiner in others:
+        change(store, "add", joiner.address)
+    wait_until(is_group(store, ["metad-3", "metad-6", "metad-7"]), "three metads to be level")
+    name_all(store)
+    load.goes_on("by clients that know all three")
+    store.kill9("metad-3")
+    wait_until(lambda: others[0].said("leads=1") or others[1].said("leads=1"), "one that was added to lead")
+    store.start_one("metad-3")
+    wait_until(is_group(store, ["metad-3", "metad-6", "metad-7"]), "three metads to be level again")
+    load.goes_on("with three metads again")
+    load.end()
+    return len(load.files)
+
+
+def main():
+    one_alone()
+    store = LocalStore(metad=3)
+    look(store)
+    hand_over(store)
+    two_down(store, one_down(store))
+    look(store)
+    files = grow_and_shrink(store)
+    print(f"members are shown, leadership is handed over, the group grew and shrank while {files} files were written")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a leader decides from its view of the group: who votes now, who may go, who takes over. */
+#include "metad/ledger.h"
+#include "tests/lib/unit.h"
+
+/* Of metad-1, which leads, and so many others that are up and level. */
+static struct ledger_view view_of(uint32_t count)
+{
+	struct ledger_view view = {.id = 1, .leader = 1, .role = RAFT_LEADER, .last = 100, .commit = 100, .count = count, .next_id = count + 1};
+
+	for (uint32_t i = 0; i < count; i++)
+		view.members[i] = (struct ledger_member){.id = i + 1, .voter = true, .state = LEDGER_MEMBER_UP, .match = 100};
+	return view;
+}
+
+START_TEST(test_who_votes_now)
+{
+	struct ledger_view view = view_of(4);
+
+	ck_assert_uint_eq(ledger_promotes(&view, 90), 0);
+	view.members[3].voter = false;
+	view.members[3].match = 95;
+	ck_assert_uint_eq(ledger_promotes(&view, 95), 4); /* it has what there was at the last look */
+	ck_assert_uint_eq(ledger_promotes(&view, 96), 0);
+	ck_assert_uint_eq(ledger_promotes(&view, UINT64_MAX), 0); /* there was no look yet */
+	view.members[3].match = 0;
+	ck_assert_uint_eq(ledger_promotes(&view, 0), 0); /* it has said nothing yet */
+	view.members[3].match = 95;
+	view.members[3].state = LEDGER_MEMBER_DOWN;
+	ck_assert_uint_eq(ledger_promotes(&view, 95), 0);
+	view.members[3].state = LEDGER_MEMBER_UP;
+	view.changes = true;
+	ck_assert_uint_eq(ledger_promotes(&view, 95), 0);
+}
+END_TEST
+
+START_TEST(test_who_may_go)
+{
+	struct ledger_view view = view_of(3);
+
+	ck_assert(ledger_bears_removal(&view, 2));
+	view.members[2].state = LEDGER_MEMBER_DOWN;
+	ck_assert(ledger_bears_removal(&view, 3)); /* the dead one */
+	ck_assert(!ledger_bears_removal(&view, 2)); /* of metad-1 and -3 one would be up */
+	view.members[2].voter = false;
+	ck_assert(ledger_bears_removal(&view, 3)); /* it does not count */
+	ck_assert(ledger_bears_removal(&view, 2));
+	view = view_of(5);
+	view.members[3].state = view.members[4].state = LEDGER_MEMBER_DOWN;
+	ck_assert(ledger_bears_removal(&view, 4));
+	ck_assert(!ledger_bears_removal(&view, 2));
+}
+END_TEST
+
+START_TEST(test_who_takes_over)
+{
+	struct ledger_view view = view_of(4);
+
+	view.members[1].match = 80;
+	view.members[3].voter = false;
+	ck_assert_uint_eq(ledger_successor(&view), 3);
+	view.members[2].state = LEDGER_MEMBER_DOWN;
+	ck_assert_uint_eq(ledger_successor(&view), 2);
+	view.members[1].state = LEDGER_MEMBER_UNKNOWN;
+	ck_assert_uint_eq(ledger_successor(&view), 0);
+}
+END_TEST
+
+UNIT_MAIN("ledger_members", test_who_votes_now, test_who_may_go, test_who_takes_over)

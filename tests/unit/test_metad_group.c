@@ -1,0 +1,733 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store of three metads in the simulator: who leads serves, what was acknowledged outlives it, and takes effect once. */
+#include "common/base/crc32c.h"
+#include "metad/core.h"
+#include "tests/lib/metad_bed.h"
+#include "tests/lib/no_leaks.h"
+#include "tests/lib/unit.h"
+
+enum { METADS = 3, PORT = 7000 };
+static const uint64_t s_ns = 1000000000;
+
+static struct metad_bed beds[METADS];
+static struct sim *sim;
+
+/* ---- the group ---- */
+
+static bool is_up(const struct metad_bed *b)
+{
+	return b->md && sim_host_is_up(b->server_io);
+}
+
+static struct metad_bed *leader(void)
+{
+	struct metad_bed *found = NULL;
+
+	for (int i = 0; i < METADS; i++)
+		if (is_up(&beds[i]) && beds[i].md->ready && (!found || beds[i].md->role.term > found->md->role.term))
+			found = &beds[i];
+	return found;
+}
+
+static bool has_leader(void *ctx)
+{
+	(void)ctx;
+	return leader() != NULL;
+}
+
+static struct metad_bed *wait_leader(void)
+{
+	ck_assert(sim_run(sim, has_leader, NULL, sim_now_ns(sim) + 60 * s_ns));
+	return leader();
+}
+
+static const struct metad_bed *not_leader_bed; /* of is_other_leader */
+
+static bool is_other_leader(void *ctx)
+{
+	struct metad_bed *b = leader();
+
+	(void)ctx;
+	return b && b != not_leader_bed;
+}
+
+static struct metad_bed *wait_other_leader(const struct metad_bed *than)
+{
+	not_leader_bed = than;
+	ck_assert(sim_run(sim, is_other_leader, NULL, sim_now_ns(sim) + 60 * s_ns));
+	return leader();
+}
+
+static struct metad_bed *follower(void)
+{
+	struct metad_bed *b = wait_leader();
+
+	return b == &beds[0] ? &beds[1] : &beds[0];
+}
+
+static void open_group(uint64_t seed)
+{
+	struct io *client;
+
+	sim = sim_new(&(struct sim_options){.seed = seed});
+	for (int i = 0; i < METADS; i++) {
+		struct metad_bed *b = &beds[i];
+		char name[16];
+
+		memset(b, 0, sizeof(*b));
+		snprintf(name, sizeof(name), "metad-%d", i + 1);
+		b->sim = sim;
+		b->server_io = sim_host_add(sim, name, 256ull * METAD_BED_MIB);
+		strcpy(b->dir, "/metad");
+		ck_assert_int_eq(io_mkdir(b->server_io, b->dir, 0755), 0);
+		ck_assert_int_eq(io_sync_dir(b->server_io, "/"), 0);
+		metad_bed_init(b);
+		b->options.listen = sim_host_addr(b->server_io, PORT);
+		b->options.log_segment_bytes = METAD_BED_MIB;
+	}
+	client = sim_host_add(sim, "client", METAD_BED_MIB);
+	for (int i = 0; i < METADS; i++) {
+		beds[i].client_io = client;
+		beds[i].options.group = (struct metad_group){.id = (uint64_t)i + 1, .members.count = METADS, .found = true};
+		for (int j = 0; j < METADS; j++)
+			beds[i].options.group.members.addrs[j] = beds[j].options.listen;
+		metad_bed_start(&beds[i]);
+	}
+}
+
+static void close_group(void)
+{
+	for (int i = 0; i < METADS; i++) {
+		struct metad_bed *b = &beds[i];
+
+		ck_assert_int_eq(b->fatal, 0);
+		metad_bed_free_reply(b);
+		if (is_up(b))
+			metad_bed_stop(b);
+		rpc_peer_close(b->peer, metad_bed_set_done, b);
+		metad_bed_wait(b);
+	}
+	sim_free(sim);
+}
+
+static void crash(struct metad_bed *b)
+{
+	sim_host_crash(b->server_io);
+	b->md = NULL;
+}
+
+static void restart(struct metad_bed *b)
+{
+	sim_host_restart(b->server_io);
+	metad_bed_start(b);
+}
+
+static void cut_off(struct metad_bed *b, bool cut)
+{
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != b)
+			(cut ? sim_cut : sim_heal)(b->server_io, beds[i].server_io);
+}
+
+/* ---- tables ---- */
+
+/* Of what commands write; what follows from it (the reverse index) is so far as the last commit. */
+static uint32_t digest(struct metad_bed *b)
+{
+	struct kv_scan scan;
+	uint32_t crc = 0;
+
+	for (kv_seek(b->md->state.kv, &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+		if (scan.key.data[0] == STATE_TABLE_DISK_BLOCK)
+			continue;
+		crc = crc32c_extend(crc, scan.key.data, scan.key.len);
+		crc = crc32c_extend(crc, scan.value.data, scan.value.len);
+	}
+	kv_scan_end(&scan);
+	return crc;
+}
+
+static bool are_equal(void *ctx)
+{
+	(void)ctx;
+	for (int i = 0; i < METADS; i++)
+		if (!is_up(&beds[i]) || !beds[i].md->state.kv || ledger_applied(beds[i].md->ledger) != ledger_applied(beds[0].md->ledger))
+			return false;
+	return true;
+}
+
+static void check_equal(void)
+{
+	ck_assert(sim_run(sim, are_equal, NULL, sim_now_ns(sim) + 60 * s_ns));
+	for (int i = 1; i < METADS; i++)
+		ck_assert_uint_eq(digest(&beds[i]), digest(&beds[0]));
+}
+
+/* ---- calls ---- */
+
+static int mkdir_as(struct metad_bed *b, Craton__RequestId *id, const char *path)
+{
+	Craton__MkdirRequest req = CRATON__MKDIR_REQUEST__INIT;
+
+	req.parent = INODE_ROOT;
+	req.path = bed_text(path);
+	req.id = id;
+	return bed_call(b, &rpc_metad_mkdir, &req.base);
+}
+
+static int lookup(struct metad_bed *b, const char *path)
+{
+	return bed_lookup_path(b, path, strlen(path));
+}
+
+struct hinted {
+	struct rpc_call call;
+	struct metad_bed *bed;
+	int status;
+	char address[IO_ADDR_TEXT_BYTES];
+};
+
+static void hint_done(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
+{
+	struct hinted *h = CONTAINER_OF(call, struct hinted, call);
+
+	(void)payload_len, (void)msg;
+	h->status = status;
+	if (call->leader.family)
+		io_addr_format(&call->leader, h->address);
+	metad_bed_set_done(h->bed);
+}
+
+/* A lookup, and whom to ask instead. */
+static struct hinted ask(struct metad_bed *b)
+{
+	Craton__LookupRequest req = CRATON__LOOKUP_REQUEST__INIT;
+	struct hinted h = {.bed = b};
+
+	req.parent = INODE_ROOT;
+	req.path = bed_text("x");
+	h.call = (struct rpc_call){.method = &rpc_metad_lookup,
+		.request = &req.base,
+		.deadline_ns = io_clock_ns(b->client_io) + 60 * s_ns,
+		.done = hint_done};
+	rpc_call_start(b->peer, &h.call);
+	metad_bed_wait(b);
+	return h;
+}
+
+/* ---- tests ---- */
+
+START_TEST(test_example)
+{
+	struct metad_bed *lead, *next;
+	Craton__RequestId id;
+
+	open_group(1);
+	lead = wait_leader();
+	ck_assert_int_eq(bed_open_session(lead, &id), 0);
+	id.number = id.unanswered = 1;
+	ck_assert_int_eq(mkdir_as(lead, &id, "a"), 0);
+	crash(lead);
+	next = wait_leader();
+	ck_assert_int_eq(mkdir_as(next, &id, "a"), 0); /* the recorded reply */
+	id.number = id.unanswered = 2;
+	ck_assert_int_eq(mkdir_as(next, &id, "a"), ERR_EXIST);
+	ck_assert_int_eq(lookup(next, "a"), 0);
+	restart(lead);
+	check_equal();
+	close_group();
+}
+END_TEST
+
+START_TEST(test_followers_refuse_and_say_who_leads)
+{
+	char address[IO_ADDR_TEXT_BYTES];
+	struct metad_bed *lead, *other;
+	struct hinted h;
+
+	open_group(2);
+	lead = wait_leader();
+	io_addr_format(&lead->options.listen, address);
+	other = follower();
+	metad_bed_silence(other, 1000);
+	h = ask(other);
+	ck_assert_int_eq(h.status, ERR_NOT_LEADER);
+	ck_assert_str_eq(h.address, address);
+	ck_assert_int_eq(ask(lead).status, ERR_NOENT);
+	/* Nobody leads: nobody is named. */
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != other)
+			crash(&beds[i]);
+	metad_bed_silence(other, 5000);
+	h = ask(other);
+	ck_assert_int_eq(h.status, ERR_NOT_LEADER);
+	ck_assert_str_eq(h.address, "");
+	close_group();
+}
+END_TEST
+
+/* It does not know yet that it was deposed: clients still reach it. */
+START_TEST(test_deposed_leader_serves_no_old_rows)
+{
+	struct metad_bed *old, *next;
+	Craton__RequestId id;
+	int status;
+
+	for (uint64_t seed = 10; seed < 20; seed++) {
+		open_group(seed);
+		old = wait_leader();
+		ck_assert_int_eq(bed_open_session(old, &id), 0);
+		cut_off(old, true);
+		next = wait_other_leader(old);
+		id.number = id.unanswered = 1;
+		ck_assert_int_eq(mkdir_as(next, &id, "new"), 0);
+		status = lookup(old, "new");
+		ck_assert_msg(status != ERR_NOENT, "an old leader has answered with rows that are no longer true");
+		ck_assert_int_eq(lookup(next, "new"), 0);
+		cut_off(old, false);
+		metad_bed_silence(old, 3000);
+		check_equal();
+		close_group();
+	}
+}
+END_TEST
+
+struct pending {
+	struct rpc_call call;
+	Craton__MkdirRequest req;
+	Craton__RequestId id;
+	bool done;
+	int status;
+};
+
+static void pending_done(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
+{
+	struct pending *p = CONTAINER_OF(call, struct pending, call);
+
+	(void)msg, (void)payload_len;
+	p->done = true;
+	p->status = status;
+}
+
+static void start_call(struct metad_bed *b, struct pending *p, const struct rpc_method *method, const ProtobufCMessage *request)
+{
+	p->call = (struct rpc_call){
+		.method = method, .request = request, .deadline_ns = io_clock_ns(b->client_io) + 60 * s_ns, .done = pending_done};
+	rpc_call_start(b->peer, &p->call);
+}
+
+static bool is_answered(void *ctx)
+{
+	return ((struct pending *)ctx)->done;
+}
+
+static bool is_logged(void *ctx)
+{
+	struct list *entries = &((struct metad_bed *)ctx)->md->ledger->entries;
+
+	return !list_empty(entries) && LIST_ENTRY(entries->next, struct ledger_entry, link)->submit.index != 0;
+}
+
+/* A directory that is to be made, numbered in a session of its own. */
+static void prepare_mkdir(struct metad_bed *at, struct pending *p)
+{
+	craton__request_id__init(&p->id);
+	ck_assert_int_eq(bed_open_session(at, &p->id), 0);
+	p->id.number = p->id.unanswered = 1;
+	craton__mkdir_request__init(&p->req);
+	p->req.parent = INODE_ROOT;
+	p->req.path = bed_text("a");
+	p->req.id = &p->id;
+}
+
+/* What was logged by a leader that nobody hears is neither acknowledged nor refused as undone; sent again it takes effect once. */
+START_TEST(test_what_a_cut_off_leader_logged)
+{
+	struct metad_bed *old, *next;
+	struct pending p = {0};
+
+	open_group(3);
+	old = wait_leader();
+	prepare_mkdir(old, &p);
+	start_call(old, &p, &rpc_metad_mkdir, &p.req.base);
+	ck_assert(sim_run(sim, is_logged, old, sim_now_ns(sim) + 10 * s_ns));
+	cut_off(old, true);
+	ck_assert(sim_run(sim, is_answered, &p, sim_now_ns(sim) + 10 * s_ns));
+	ck_assert_int_eq(p.status, ERR_STOPPED); /* not "it is not done": it may be */
+	next = wait_other_leader(old);
+	ck_assert_int_eq(lookup(next, "a"), ERR_NOENT);
+	cut_off(old, false);
+	ck_assert_int_eq(mkdir_as(next, &p.id, "a"), 0);
+	ck_assert_int_eq(mkdir_as(next, &p.id, "a"), 0);
+	metad_bed_silence(old, 3000);
+	check_equal();
+	close_group();
+}
+END_TEST
+
+static bool is_asking(void *ctx)
+{
+	return ((struct metad_bed *)ctx)->md->asking;
+}
+
+static bool is_waiting(void *ctx)
+{
+	return !list_empty(&((struct metad_bed *)ctx)->md->gate);
+}
+
+/* Its log fails while it asks the others, and more requests wait for the next question: all are refused, and it asks no more. */
+START_TEST(test_leader_fails_while_it_asks)
+{
+	Craton__LookupRequest look = CRATON__LOOKUP_REQUEST__INIT;
+	struct pending change = {0}, first = {0}, second = {0};
+	struct metad_bed *b;
+
+	open_group(8);
+	b = wait_leader();
+	craton__request_id__init(&change.id);
+	ck_assert_int_eq(bed_open_session(b, &change.id), 0);
+	change.id.number = change.id.unanswered = 1;
+	craton__mkdir_request__init(&change.req);
+	change.req.parent = look.parent = INODE_ROOT;
+	change.req.path = look.path = bed_text("a");
+	change.req.id = &change.id;
+	sim_fault_after(b->server_io, SIM_FAULT_WRITE, 1, ERR_IO);
+	sim_disk_stall(b->server_io, s_ns / 2);
+	start_call(b, &change, &rpc_metad_mkdir, &change.req.base);
+	ck_assert(sim_run(sim, is_logged, b, sim_now_ns(sim) + 10 * s_ns));
+	cut_off(b, true);
+	start_call(b, &first, &rpc_metad_lookup, &look.base);
+	ck_assert(sim_run(sim, is_asking, b, sim_now_ns(sim) + s_ns / 10));
+	start_call(b, &second, &rpc_metad_lookup, &look.base);
+	ck_assert(sim_run(sim, is_waiting, b, sim_now_ns(sim) + s_ns / 10));
+	ck_assert(sim_run(sim, is_answered, &second, sim_now_ns(sim) + 2 * s_ns));
+	ck_assert_int_ne(b->fatal, 0);
+	ck_assert(first.done && change.done);
+	/* Not the failure of a disk, which is no matter of theirs: who leads next has an answer. */
+	ck_assert_int_eq(first.status, ERR_STOPPED);
+	ck_assert_int_eq(second.status, ERR_STOPPED);
+	ck_assert_int_eq(change.status, ERR_STOPPED);
+	b->fatal = 0;
+	crash(b);
+	close_group();
+}
+END_TEST
+
+/* Its disk hangs: it hears of no failure, and is heard. Another leads soon; what was logged and not acknowledged takes effect once. */
+START_TEST(test_leader_whose_disk_hangs)
+{
+	struct metad_bed *old, *next;
+	struct pending p = {0};
+
+	open_group(12);
+	old = wait_leader();
+	prepare_mkdir(old, &p);
+	sim_disk_stall(old->server_io, 30 * s_ns);
+	start_call(old, &p, &rpc_metad_mkdir, &p.req.base);
+	ck_assert(sim_run(sim, is_answered, &p, sim_now_ns(sim) + 5 * s_ns));
+	ck_assert_int_eq(p.status, ERR_STOPPED);
+	next = wait_other_leader(old);
+	ck_assert_int_eq(mkdir_as(next, &p.id, "a"), 0);
+	ck_assert_int_eq(ask(old).status, ERR_NOT_LEADER);
+	metad_bed_silence(old, 500);
+	ck_assert(old->md->hung && !next->md->hung);
+	metad_bed_silence(old, 600 * 1000);
+	ck_assert(!old->md->hung);
+	check_equal();
+	close_group();
+}
+END_TEST
+
+/* It hands over before it goes: nobody has to wait until it is missed. */
+START_TEST(test_leader_stops)
+{
+	struct metad_bed *b;
+	uint64_t since_ns;
+
+	open_group(14);
+	for (int round = 0; round < 6; round++) {
+		b = wait_leader();
+		since_ns = sim_now_ns(sim);
+		metad_stop(b->md, metad_bed_set_done, b);
+		b->md = NULL;
+		wait_other_leader(b);
+		ck_assert_uint_lt(sim_now_ns(sim) - since_ns, s_ns / 2);
+		metad_bed_wait(b);
+		metad_bed_start(b);
+		metad_bed_silence(b, 2000);
+	}
+	check_equal();
+	close_group();
+}
+END_TEST
+
+/* Nobody is left to hand over to. */
+START_TEST(test_last_one_stops)
+{
+	struct metad_bed *b;
+	uint64_t since_ns;
+
+	open_group(15);
+	b = wait_leader();
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != b)
+			crash(&beds[i]);
+	since_ns = sim_now_ns(sim);
+	metad_bed_stop(b);
+	ck_assert_uint_lt(sim_now_ns(sim) - since_ns, 5 * s_ns);
+	close_group();
+}
+END_TEST
+
+static void ignore_handed(void *ctx, int code)
+{
+	(void)ctx, (void)code;
+}
+
+/* Handlers answer a failure with what they would say of a success; of this one nobody may read that as a hint. */
+START_TEST(test_refusal_in_a_method_s_own_words)
+{
+	Craton__MaintenanceRequest away = CRATON__MAINTENANCE_REQUEST__INIT;
+	struct metad_bed *b, *other;
+	struct pending p = {0};
+
+	open_group(13);
+	b = wait_leader();
+	other = follower();
+	bed_register_all(b, 6);
+	cut_off(other, true);
+	ck_assert_int_eq(replica_transfer(b->md->ledger->replica, other->options.group.id, ignore_handed, NULL), 0);
+	metad_bed_silence(b, 10); /* handing over, in vain: it takes no entries */
+	away.server = (char *)"1";
+	away.for_ms = 1000;
+	start_call(b, &p, &rpc_metad_maintenance, &away.base);
+	ck_assert(sim_run(sim, is_answered, &p, sim_now_ns(sim) + 10 * s_ns));
+	ck_assert_int_eq(p.status, ERR_NOT_LEADER);
+	cut_off(other, false);
+	metad_bed_silence(b, 3000);
+	check_equal();
+	close_group();
+}
+END_TEST
+
+static bool waits_for_flush(void *ctx)
+{
+	return ((struct metad_bed *)ctx)->md->backup.waiting != NULL;
+}
+
+/* Leaders die one after the other while directories are made: each is made once, none that was acknowledged is lost. */
+START_TEST(test_leaders_die)
+{
+	struct metad_bed *b, *dead = NULL;
+	Craton__RequestId id;
+	char path[16];
+
+	open_group(4);
+	b = wait_leader();
+	ck_assert_int_eq(bed_open_session(b, &id), 0);
+	for (uint64_t i = 1; i <= 60; i++) {
+		int status;
+
+		snprintf(path, sizeof(path), "d%d", (int)i);
+		id.number = id.unanswered = i;
+		if (i % 10 == 3) {
+			crash(b);
+			dead = b;
+		}
+		do {
+			b = wait_leader();
+			status = mkdir_as(b, &id, path);
+			if (status)
+				metad_bed_silence(b, 50);
+		} while (status == ERR_NOT_LEADER || status == ERR_STOPPED || status == ERR_AGAIN || status == ERR_CONNRESET ||
+			status == ERR_CONNREFUSED || status == ERR_HOSTUNREACH);
+		ck_assert_int_eq(status, 0);
+		if (i % 10 == 8 && dead) {
+			restart(dead);
+			dead = NULL;
+		}
+	}
+	b = wait_leader();
+	for (int i = 1; i <= 60; i++) {
+		snprintf(path, sizeof(path), "d%d", i);
+		ck_assert_int_eq(lookup(b, path), 0);
+	}
+	check_equal();
+	close_group();
+}
+END_TEST
+
+/* Who was away for long gets the table, not the entries, and can lead with it. */
+START_TEST(test_table_of_the_leader)
+{
+	struct metad_bed *b, *away;
+	char path[64];
+
+	open_group(5);
+	b = wait_leader();
+	away = follower();
+	crash(away);
+	for (int i = 0; i < 3000; i++) {
+		snprintf(path, sizeof(path), "directory-with-a-name-that-takes-room-%d", i);
+		ck_assert_int_eq(bed_mkdir(b, path), 0);
+	}
+	ck_assert_uint_gt(wal_index(replica_log(b->md->ledger->replica))->base_index, 1);
+	restart(away);
+	check_equal();
+	ck_assert_uint_eq(replica_counts(away->md->ledger->replica)->snapshots_installed, 1);
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != away)
+			cut_off(&beds[i], true);
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != b)
+			for (int j = 0; j < METADS; j++)
+				if (&beds[j] != b && i != j)
+					sim_heal(beds[i].server_io, beds[j].server_io);
+	b = wait_other_leader(b);
+	ck_assert_int_eq(lookup(b, path), 0);
+	close_group();
+}
+END_TEST
+
+/* The two kinds of directory are never mixed, and a replica is not made by mistake. */
+START_TEST(test_directories)
+{
+	struct metad_bed *b = &beds[0];
+	struct metad_group group;
+	struct err err = {0};
+
+	open_group(6);
+	wait_leader();
+	metad_bed_stop(b);
+	group = b->options.group;
+	b->options.group = (struct metad_group){0};
+	ck_assert_int_eq(metad_bed_try_start(b, &err), ERR_INVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "holds a replica of a group"));
+	b->options.group = group;
+	b->options.group.found = false; /* it is there */
+	metad_bed_start(b);
+	metad_bed_stop(b);
+	b->options.dir = "/other";
+	ck_assert_int_eq(io_mkdir(b->server_io, "/other", 0755), 0);
+	ck_assert_int_eq(metad_bed_try_start(b, &err), ERR_NOENT);
+	ck_assert_ptr_nonnull(strstr(err.text, "--found"));
+	b->options.group = (struct metad_group){0};
+	metad_bed_start(b);
+	metad_bed_stop(b);
+	b->options.group = group;
+	ck_assert_int_eq(metad_bed_try_start(b, &err), ERR_INVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "cannot become one of a group"));
+	close_group();
+}
+END_TEST
+
+/* A backup waits for the table while its leader is deposed: it is refused, and nothing is left of it. */
+START_TEST(test_backup_of_a_deposed_leader)
+{
+	Craton__BackupRequest req = CRATON__BACKUP_REQUEST__INIT;
+	struct pending p = {0};
+	struct metad_bed *b, *next;
+
+	open_group(11);
+	b = wait_leader();
+	ck_assert_int_eq(bed_mkdir(b, "a"), 0);
+	sim_disk_stall(b->server_io, 5 * s_ns);
+	start_call(b, &p, &rpc_metad_backup, &req.base);
+	ck_assert(sim_run(sim, waits_for_flush, b, sim_now_ns(sim) + s_ns));
+	cut_off(b, true);
+	next = wait_other_leader(b);
+	ck_assert(sim_run(sim, is_answered, &p, sim_now_ns(sim) + 30 * s_ns));
+	ck_assert_int_eq(p.status, ERR_STOPPED);
+	ck_assert(!b->md->backup.waiting && !b->md->backup.snapshot);
+	cut_off(b, false);
+	ck_assert_int_eq(lookup(next, "a"), 0);
+	close_group();
+}
+END_TEST
+
+/* What it knew beside the rows is of another time: ids that it may not give any more, servers that others have heard since. */
+START_TEST(test_who_leads_again_begins_anew)
+{
+	struct metad_bed *first, *second;
+	uint64_t inode, epoch, ids[3];
+
+	open_group(9);
+	first = wait_leader();
+	bed_register_all(first, 6);
+	ck_assert_int_eq(bed_open_file(first, "f", false, &inode, &epoch), 0);
+	ck_assert_int_eq(bed_allocate(first, inode, epoch, 1), 0);
+	ids[0] = ((const Craton__AllocateReply *)first->reply)->blocks[0]->block;
+	ck_assert_uint_gt(first->md->range.end, 0);
+	ck_assert_uint_gt(first->md->token_key.id, 0);
+	plan_gc_hurry(&first->md->gc.plan, 1);
+	cut_off(first, true);
+	second = wait_other_leader(first);
+	memcpy(second->servers, first->servers, sizeof(second->servers));
+	second->state_ms = 0;
+	bed_beat_all(second, 6);
+	ck_assert_int_eq(bed_allocate(second, inode, epoch, 1), 0);
+	ids[1] = ((const Craton__AllocateReply *)second->reply)->blocks[0]->block;
+	cut_off(first, false);
+	metad_bed_silence(first, 3000);
+	do { /* until it is the turn of the first again */
+		struct metad_bed *b = wait_leader();
+
+		crash(b);
+		wait_other_leader(b);
+		restart(b);
+		metad_bed_silence(first, 1000);
+	} while (wait_leader() != first);
+	ck_assert_uint_eq(first->md->range.end, 0);
+	ck_assert_uint_eq(first->md->token_key.id, 0);
+	ck_assert_uint_eq(first->md->gc.plan.hurry_ms, 0);
+	for (uint32_t id = 1; id <= 6; id++)
+		ck_assert_uint_eq(first->md->servers[id].heard_ns, 0);
+	first->state_ms = 0;
+	bed_beat_all(first, 6);
+	ck_assert_int_eq(bed_allocate(first, inode, epoch, 1), 0);
+	ids[2] = ((const Craton__AllocateReply *)first->reply)->blocks[0]->block;
+	ck_assert(ids[0] < ids[1] && ids[1] < ids[2]);
+	close_group();
+}
+END_TEST
+
+static int check_row(void *ctx, struct slice key, struct slice value)
+{
+	(void)value;
+	++*(int *)ctx;
+	ck_assert_int_ne(key.data[0], 0);
+	return 0;
+}
+
+/* Who is in the group is not the store's: a backup is restored into another one. */
+START_TEST(test_backup_has_rows_of_the_store_alone)
+{
+	static struct backup_check c;
+	Craton__BackupRequest req = CRATON__BACKUP_REQUEST__INIT;
+	const Craton__BackupReply *reply;
+	struct metad_bed *b;
+	struct err err = {0};
+	int rows = 0;
+
+	open_group(7);
+	b = wait_leader();
+	ck_assert_int_eq(bed_mkdir(b, "a"), 0);
+	ck_assert_int_eq(bed_call(b, &rpc_metad_backup, &req.base), 0);
+	reply = (const Craton__BackupReply *)b->reply;
+	ck_assert_int_eq(backup_check_header(&c, slice_of(reply->data.data, BACKUP_HEADER_BYTES), &err), 0);
+	ck_assert_uint_eq(reply->data.len, BACKUP_HEADER_BYTES);
+	do {
+		req.id = reply->id;
+		req.offset += reply->data.len;
+		ck_assert_int_eq(bed_call(b, &rpc_metad_backup, &req.base), 0);
+		reply = (const Craton__BackupReply *)b->reply;
+		ck_assert_msg(backup_check_section(&c, slice_of(reply->data.data, reply->data.len), check_row, &rows, &err) == 0, "%s",
+			err.text);
+	} while (!c.ended);
+	ck_assert_int_gt(rows, 2);
+	close_group();
+}
+END_TEST
+
+UNIT_MAIN("metad_group", test_example, test_followers_refuse_and_say_who_leads, test_deposed_leader_serves_no_old_rows,
+	test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories)
