@@ -26,6 +26,11 @@ static uint64_t failed(const struct disk *d)
 	return d->failed != 0;
 }
 
+static uint64_t stuck(const struct disk *d)
+{
+	return segments_stuck(d->segments) != 0;
+}
+
 static uint64_t registered(const struct disk *d)
 {
 	return d->registered;
@@ -48,6 +53,7 @@ static const struct {
 	{{"craton_disk_capacity_bytes", METRIC_GAUGE, "Most that segments of this disk may take."}, capacity},
 	{{"craton_disk_chunks", METRIC_GAUGE, "Sealed chunks on this disk."}, chunks},
 	{{"craton_disk_failed", METRIC_GAUGE, "1: the disk has failed and takes nothing until restart."}, failed},
+	{{"craton_disk_stuck", METRIC_GAUGE, "1: segments cannot be made, and not for want of room: it takes no more than fits into those there are."}, stuck},
 	{{"craton_disk_registered", METRIC_GAUGE, "1: metad has given the disk a generation, which it holds."}, registered},
 	{{"craton_disk_queue", METRIC_GAUGE, "Reads and writes of this disk under way or waiting."}, queue},
 	{{"craton_disk_held_bytes_total", METRIC_COUNTER, "Bulk written later to make way for a metad of this host."}, held},

@@ -42,6 +42,7 @@ enum {
 	BACKOFF_MS_MAX = 3000,
 	REFUSED_MS_MAX = 30 * 1000, /* metad has answered, and it was no: a person has to do something */
 	NONCE_BYTES = 16,
+	STUCK_TEXT_BYTES = 96,
 };
 
 struct registrar {
@@ -63,6 +64,7 @@ struct registrar {
 	Craton__DiskBeat *beat_disks, **beat_table;
 	Craton__DiskTrouble *troubles, **trouble_table;
 	uint64_t (*free_bytes)[LIMIT_ROOM_SIZES];
+	char (*stuck_text)[STUCK_TEXT_BYTES];
 	char address[IO_ADDR_TEXT_BYTES];
 	uint8_t nonce[NONCE_BYTES], mac[32];
 	/* by disk: what metad gave it last; number 0: it is refused */
@@ -430,6 +432,18 @@ static void beat_done(struct rpc_call *call, int status, const ProtobufCMessage 
 	wait_beat(r);
 }
 
+/* What failed it; of one that has not failed, what keeps it from taking more. */
+static char *beat_error(struct registrar *r, size_t i)
+{
+	struct disk *d = r->ch->disks[i];
+	int stuck = segments_stuck(d->segments);
+
+	if (d->failed)
+		return d->failed_text;
+	snprintf(r->stuck_text[i], sizeof(r->stuck_text[i]), "%s%s", stuck ? "segments cannot be made: " : "", stuck ? err_text(stuck) : "");
+	return r->stuck_text[i];
+}
+
 static void send_beat(struct registrar *r, bool stopping)
 {
 	struct chunkd *ch = r->ch;
@@ -458,8 +472,7 @@ static void send_beat(struct registrar *r, bool stopping)
 		beat->free_bytes = r->free_bytes[i];
 		beat->chunks = index_count(d->index);
 		beat->failed = d->failed != 0;
-		if (d->failed)
-			beat->error = d->failed_text;
+		beat->error = beat_error(r, i);
 		beat->queue = sched_depth(&d->sched);
 	}
 	m->disks = r->beat_table;
@@ -518,6 +531,7 @@ struct registrar *registrar_new(struct chunkd *ch)
 	r->beat_disks = mem_array(n, sizeof(*r->beat_disks));
 	r->beat_table = mem_array(n, sizeof(*r->beat_table));
 	r->free_bytes = mem_array(n, sizeof(*r->free_bytes));
+	r->stuck_text = mem_array(n, sizeof(*r->stuck_text));
 	r->stores = mem_array(n, sizeof(*r->stores));
 	for (size_t i = 0; i < n; i++) {
 		r->reg_table[i] = &r->reg_disks[i];
@@ -551,6 +565,7 @@ static void peers_closed(void *ctx)
 	mem_free(r->troubles);
 	mem_free(r->trouble_table);
 	mem_free(r->free_bytes);
+	mem_free(r->stuck_text);
 	mem_free(r->stores);
 	r->ch->registrar = NULL; /* repairs that end later have nobody to tell */
 	mem_free(r);

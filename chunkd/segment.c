@@ -6,9 +6,11 @@
  * left makes them only on need, so that the last ones go to the class that wants them. When none can be made any more, for want of capacity or
  * of space on the file system, classes lend each other room: where an extent lies matters to who looks for one, never to who reads it.
  *
- * Failure. No space on the file system, or any other error while a file is made, is not an error of the disk: making is not tried again for
- * RETRY_NS. Till then uploads get room of another class where space is what is missing; after any other error, which may be over in a moment,
- * they are to come again (ERR_OVERLOADED): what is lent comes back late. A failed sync is one of the disk, also of a file being made: what it would have made
+ * Failure. No space on the file system, or any other error while a file is made, is not an error of the disk. Where space is what is missing,
+ * uploads get room of another class, and making is not tried again for RETRY_NS. After any other error, which may be over in a moment, they
+ * are to come again (ERR_OVERLOADED) for SOON_NS: what is lent comes back late. When it fails again it lasts (no descriptors, a file system that has
+ * become read-only): then no upload waits for a file any more, what is lent and what is left is all that the disk offers, and making is
+ * tried again with the server's heartbeats, after pauses that double up to RETRY_MAX_NS. A failed sync is one of the disk, also of a file being made: what it would have made
  * durable may be lost, and the kernel may not say so twice. A file that got its name and whose directory was not synced would also keep
  * its number, which the next one made, of another class, would have too.
  */
@@ -24,6 +26,8 @@ enum { PATH_ROOM = 4096 + 64 };
 
 #define AHEAD_BYTES ((uint64_t)128 << 20)
 #define RETRY_NS (2000000000ull)
+#define SOON_NS (250000000ull)
+#define RETRY_MAX_NS (60000000000ull)
 
 static const char *const class_names[ALLOC_CLASSES] = {"small", "medium", "large"};
 
@@ -48,7 +52,8 @@ struct segments {
 	bool has[ALLOC_CLASSES];
 	struct list waiting[ALLOC_CLASSES];
 	uint64_t retry_at_ns; /* making failed: not before */
-	int make_code;        /* of the last try, to log changes only */
+	int make_code;        /* of the last try */
+	uint32_t failures;    /* in a row, but for want of space */
 	struct {
 		struct io_op op;
 		bool busy, sync_failed;
@@ -258,6 +263,21 @@ static bool may_make(const struct segments *s)
 	return (s->made + 1) * s->o.segment_bytes <= s->o.capacity_bytes && s->table_count < SEGMENT_COUNT_MAX;
 }
 
+/* It has failed again and again: nobody waits for it, nor counts on it. */
+static bool is_stuck(const struct segments *s)
+{
+	return s->failures > 1;
+}
+
+static uint64_t pause_ns(const struct segments *s)
+{
+	uint32_t doubled = s->failures > 2 ? s->failures - 2 : 0;
+
+	if (s->failures == 1)
+		return SOON_NS;
+	return doubled < 5 && RETRY_NS << doubled < RETRY_MAX_NS ? RETRY_NS << doubled : RETRY_MAX_NS;
+}
+
 /* On a file worker: reads options and writes s->make only. */
 static void make_run(struct io_op *op)
 {
@@ -332,7 +352,7 @@ static int borrow(struct segments *s, struct segment_wait *w)
 /* `code`: why no segment was made; 0, or how making one ended a moment ago. */
 static int take_without(struct segments *s, struct segment_wait *w, int code)
 {
-	bool passes = code < 0 && code != ERR_NOSPC && may_make(s);
+	bool passes = code < 0 && code != ERR_NOSPC && may_make(s) && !is_stuck(s);
 
 	return passes ? ERR_OVERLOADED : borrow(s, w);
 }
@@ -361,10 +381,11 @@ static void make_done(struct io_op *op)
 	int code = s->make.code, class = s->make.class;
 
 	s->make.busy = false;
+	s->failures = code == 0 || code == ERR_NOSPC ? 0 : s->failures + 1;
 	if (code == 0)
 		add_segment(s, s->make.number, s->make.class, s->make.fd);
 	else
-		s->retry_at_ns = io_now_ns(s->io) + RETRY_NS;
+		s->retry_at_ns = io_now_ns(s->io) + pause_ns(s);
 	if (code != s->make_code && code < 0)
 		log_line(s->o.log, LOG_WARN, "segment-not-made", "disk=%s class=%s error=%s", s->dir,
 			class_names[class], err_name(code));
@@ -417,7 +438,7 @@ int segments_take(struct segments *s, struct segment_wait *w)
 	}
 	if (w->grains > segment_grains(s))
 		return ERR_NO_EXTENT;
-	if (!may_make(s) || io_now_ns(s->io) < s->retry_at_ns)
+	if (!may_make(s) || is_stuck(s) || io_now_ns(s->io) < s->retry_at_ns)
 		return take_without(s, w, s->make_code);
 	list_push_back(&s->waiting[w->class], &w->link);
 	make_start(s, w->class);
@@ -509,7 +530,7 @@ uint64_t segments_free_bytes(const struct segments *s, uint32_t size)
 {
 	uint64_t made = s->made * s->o.segment_bytes, more = 0, whole = alloc_fit_whole(&s->alloc, size, segment_grains(s));
 
-	if (s->o.capacity_bytes > made)
+	if (s->o.capacity_bytes > made && !is_stuck(s))
 		more = s->o.capacity_bytes - made;
 	if (more > s->space_left)
 		more = s->space_left;
@@ -536,11 +557,20 @@ static void space_done(struct io_op *op)
 
 void segments_refresh(struct segments *s)
 {
-	if (s->space.busy || s->closed)
+	if (s->closed)
+		return;
+	if (is_stuck(s) && may_make(s) && io_now_ns(s->io) >= s->retry_at_ns)
+		make_start(s, s->make.class);
+	if (s->space.busy)
 		return;
 	s->space.busy = true;
 	io_prep_offload(&s->space.op, IO_LANE_FILE, space_run, space_done);
 	io_submit(s->io, &s->space.op);
+}
+
+int segments_stuck(const struct segments *s)
+{
+	return is_stuck(s) ? s->make_code : 0;
 }
 
 uint64_t segments_capacity_bytes(const struct segments *s)

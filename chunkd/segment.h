@@ -48,7 +48,7 @@ struct segment_wait {
 };
 /*
  * Takes wait->grains. 0: at once. ERR_AGAIN: `done` follows when a new segment is there, or cannot be made. ERR_NO_EXTENT: no segment of any class has
- * room, and no further one can be made. ERR_OVERLOADED: making one failed a moment ago, not for want of space.
+ * room, and no further one can be made, or making them keeps failing. ERR_OVERLOADED: making one failed for the first time, a moment ago, not for want of space.
  */
 int segments_take(struct segments *segments, struct segment_wait *wait);
 void segments_wait_cancel(struct segment_wait *wait); /* harmless if it does not wait */
@@ -73,8 +73,10 @@ bool segment_parse_name(const char *name, uint32_t *ret_number, enum alloc_class
  * made yet. Size 0: all that is free.
  */
 uint64_t segments_free_bytes(const struct segments *segments, uint32_t size);
-/* Asks the file system anew how much is left, for later calls of the above. */
+/* Asks the file system anew how much is left, for later calls of the above, and makes a segment where that kept failing. To be called now and then. */
 void segments_refresh(struct segments *segments);
+/* 0, or the error that keeps segments from being made: again and again, and not for want of space. */
+int segments_stuck(const struct segments *segments);
 uint64_t segments_capacity_bytes(const struct segments *segments);
 uint64_t segments_made_bytes(const struct segments *segments);
 

@@ -101,6 +101,8 @@ struct fleet_damage {
 	uint32_t before; /* in the one before it */
 };
 
+enum { FLEET_STUCK_BYTES = 96 };
+
 struct fleet_disk {
 	uint64_t registered_ns;   /* in this process; 0: before it */
 	uint64_t beat_generation; /* of the last heartbeat; 0: none yet */
@@ -110,6 +112,7 @@ struct fleet_disk {
 	bool failing;                 /* a command is under way */
 	uint64_t slow_until_ms;       /* state time: clients found it slow; 0: never */
 	struct fleet_damage damage;
+	char stuck[FLEET_STUCK_BYTES]; /* what keeps it from taking more than fits now, as it said; "": nothing */
 	bool given_up;                /* for that: its next registration begins the count anew */
 	uint64_t drops_due_ms;        /* state time before which no drop row of the disk is due */
 	uint64_t drops_next_ms;       /* least due time that the running pass over them has seen */

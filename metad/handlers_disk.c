@@ -328,6 +328,7 @@ static bool take_beat(struct metad *md, const Craton__HeartbeatRequest *msg, con
 		return false;
 	f = &md->disks[disk->id];
 	f->beat_generation = beat->generation;
+	snprintf(f->stuck, sizeof(f->stuck), "%s", !beat->failed && text_good(beat->error, 1, STATE_TEXT_BYTES - 1) ? beat->error : "");
 	f->capacity_bytes = beat->capacity_bytes;
 	f->chunks = beat->chunks;
 	take_free(f, beat);

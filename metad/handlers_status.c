@@ -154,7 +154,7 @@ static void fill_disks(struct metad *md, struct answer *a)
 		out->capacity_bytes = metad__disk_capacity(md, disk);
 		out->free_bytes = metad__disk_free(md, disk, 0);
 		out->chunks = md->disks[id].chunks;
-		out->error = (char *)(uintptr_t)disk->error;
+		out->error = (char *)(uintptr_t)(disk->error[0] ? disk->error : md->disks[id].stuck);
 		a->disks[a->reply.n_disks++] = out;
 	}
 	a->reply.disks = a->disks;
@@ -259,6 +259,9 @@ static void reasons_fleet(struct metad *md, struct answer *a)
 		else if (disk->state == STATE_DISK_DOWN && server->up && !metad__trouble(md, server->id, disk->path))
 			reason(a, "disk-down", false, "disk %u (%s) is not served by %s, which is up: look at its log",
 				id, disk->path, server->name);
+		else if (disk->state == STATE_DISK_UP && md->disks[id].stuck[0])
+			reason(a, "disk-stuck", false, "disk %u (%s on %s) takes no more than fits into what it has: %s: mend that, it is tried again each minute",
+				id, disk->path, server->name, md->disks[id].stuck);
 	}
 }
 
@@ -285,7 +288,8 @@ static void reasons_space(struct metad *md, struct answer *a)
 		const struct state_disk *disk = state_disk_at(&md->state, id);
 		uint32_t used = disk ? metad__disk_used_percent(md, disk) : 0;
 
-		if (!disk || !state_disk_counts(&md->state, id))
+		/* One that cannot make use of its room is not full. */
+		if (!disk || !state_disk_counts(&md->state, id) || md->disks[id].stuck[0])
 			continue;
 		if (used >= full)
 			reason(a, "disk-full", false,

@@ -340,6 +340,33 @@ static const char *reason_text(const Craton__StatusReply *status, const char *co
 	return "";
 }
 
+/* Segments that cannot be made: metad counts no room on the disk, says why, and both pass by themselves. */
+START_TEST(test_segments_that_cannot_be_made)
+{
+	static const char in_the_way[] = "/disk/segments/new-00000000-medium";
+	struct token t;
+
+	bed_open(14);
+	t = good_token(12, TOKEN_WRITE);
+	ck_assert_int_eq(io_mkdir(b->host, in_the_way, 0700), 0);
+	ck_assert_int_eq(put_one(&t, copy_of(12), DATA_BYTES, true), ERR_OVERLOADED);
+	metad_bed_sleep(&b->m, 500);
+	ck_assert_int_eq(put_one(&t, copy_of(12), DATA_BYTES, true), ERR_NO_EXTENT);
+	metad_bed_silence(&b->m, 2000);
+	ck_assert_ptr_nonnull(strstr(reason_text(bed_status(&b->m), "disk-stuck"), "segments cannot be made"));
+	ck_assert_str_eq(reason_text(bed_status(&b->m), "disk-full"), "");
+	ck_assert_ptr_nonnull(strstr(bed_status(&b->m)->disks[0]->error, "segments cannot be made"));
+	ck_assert_str_eq(bed_status(&b->m)->disks[0]->state, "up");
+	ck_assert_uint_eq(bed_status(&b->m)->disks[0]->free_bytes, 0);
+	ck_assert_int_eq(io_rename(b->host, in_the_way, "/disk/away"), 0);
+	metad_bed_silence(&b->m, 20 * 1000);
+	ck_assert_str_eq(reason_text(bed_status(&b->m), "disk-stuck"), "");
+	ck_assert_uint_gt(bed_status(&b->m)->disks[0]->free_bytes, 0);
+	ck_assert_int_eq(put_one(&t, copy_of(12), DATA_BYTES, true), 0);
+	bed_close();
+}
+END_TEST
+
 static bool disk_is_failed(void *ctx)
 {
 	(void)ctx;
@@ -767,7 +794,7 @@ END_TEST
 
 UNIT_MAIN("chunkd", test_put_get_lists_stat_receipt, test_tokens, test_requests_without_sense,
 	test_metad_comes_and_goes, test_crash_of_the_host, test_odd_numbers, test_no_space_for_the_superblock, test_heartbeats_beside_a_full_file_system,
-	test_superblock_that_cannot_be_written_is_told, test_idle_disk_that_is_gone,
+	test_superblock_that_cannot_be_written_is_told, test_segments_that_cannot_be_made, test_idle_disk_that_is_gone,
 	test_idle_disk_that_does_not_answer, test_idle_disks_that_do_not_answer, test_one_of_two_does_not_answer,
 	test_stop_with_a_disk_that_hangs, test_goodbye_beside_a_superblock_that_hangs,
 	test_second_of_two_does_not_answer, test_pause_is_not_of_the_disk,

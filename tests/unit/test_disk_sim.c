@@ -243,6 +243,44 @@ START_TEST(test_nothing_is_lent_for_a_moment)
 }
 END_TEST
 
+/* Where segments can be made no more, uploads hear it at once, get what is there, and all is well again some time after that is mended. */
+START_TEST(test_segments_that_cannot_be_made)
+{
+	static const char in_the_way[] = "/disk/segments/new-00000001-small";
+	struct bed *b = mem_alloc(sizeof(*b));
+	uint64_t from_ns;
+
+	bed_init(b, 82);
+	b->next_block = 13;
+	put_one(b, 1, 1 << 20);
+	ck_assert_int_eq(io_mkdir(b->host, in_the_way, 0700), 0);
+	put_one(b, 2, 1000);
+	ck_assert_int_eq(b->last_failure, ERR_OVERLOADED);
+	ck_assert_int_eq(segments_stuck(b->disk->segments), 0);
+	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + SECOND_NS / 2);
+	put_one(b, 2, 1000); /* lent */
+	ck_assert_uint_eq(b->seal_count, 2);
+	ck_assert_int_ne(segments_stuck(b->disk->segments), 0);
+	ck_assert_uint_eq(segments_free_bytes(b->disk->segments, 0) + (1 << 20) + 3 * 4096, segments_made_bytes(b->disk->segments));
+	from_ns = sim_now_ns(b->sim);
+	for (int i = 0; i < 8; i++) /* until nothing is left; nobody waits */
+		put_one(b, 3 + (uint64_t)i, 2 << 20);
+	ck_assert_int_eq(b->last_failure, ERR_NO_EXTENT);
+	ck_assert_uint_lt(sim_now_ns(b->sim) - from_ns, SECOND_NS);
+	ck_assert_int_eq(io_rename(b->host, in_the_way, "/disk/away"), 0);
+	for (int i = 0; i < 5; i++) {
+		segments_refresh(b->disk->segments);
+		sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + SECOND_NS);
+	}
+	ck_assert_int_eq(segments_stuck(b->disk->segments), 0);
+	ck_assert_uint_eq(segments_made_bytes(b->disk->segments), 2 * b->disk->sb.segment_bytes);
+	put_one(b, 12, 2 << 20);
+	check_all(b);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
 /* Rows that point nowhere: the disk is refused, nothing of it stays open, and with what was missing it opens again. */
 START_TEST(test_refused_index)
 {
@@ -415,6 +453,6 @@ START_TEST(test_same_seed_same_events)
 END_TEST
 
 UNIT_MAIN("disk_sim", test_crashes_at_random_points, test_crashes_at_more_points,
-	test_failed_writes_and_syncs_fail_the_disk, test_full, test_nothing_is_lent_for_a_moment, test_refused_index, test_sequences_only_rise,
+	test_failed_writes_and_syncs_fail_the_disk, test_full, test_nothing_is_lent_for_a_moment, test_segments_that_cannot_be_made, test_refused_index, test_sequences_only_rise,
 	test_idle_uploads_are_dropped, test_killed_at_syncs_of_the_first_start, test_failed_sync_of_a_new_segment,
 	test_many_readers_with_lists, test_small_buffers_leave_room_for_large, test_same_seed_same_events)
