@@ -375,32 +375,35 @@ size_t disks_slow_list(const struct disks *d, uint32_t *out, size_t cap)
 
 /* ---- disks without room ---- */
 
-void disks_had_no_room(struct disks *d, uint32_t disk)
+void disks_had_no_room(struct disks *d, uint32_t disk, uint64_t chunk_bytes)
 {
 	struct disks_disk *k = map_get(&d->disks, disk);
+	uint64_t now_ns = io_now_ns(d->io);
 
 	if (!k)
 		return;
-	if (!disks_without_room(d, disk))
-		d->changed_ns = io_now_ns(d->io);
-	k->no_room_until_ns = io_now_ns(d->io) + DISKS_NO_ROOM_NS;
+	if (k->no_room_until_ns <= now_ns || chunk_bytes < k->no_room_bytes) {
+		k->no_room_bytes = chunk_bytes;
+		d->changed_ns = now_ns;
+	}
+	k->no_room_until_ns = now_ns + DISKS_NO_ROOM_NS;
 }
 
-bool disks_without_room(const struct disks *d, uint32_t disk)
+bool disks_without_room(const struct disks *d, uint32_t disk, uint64_t chunk_bytes)
 {
 	const struct disks_disk *k = disks_get(d, disk);
 
-	return k && k->no_room_until_ns > io_now_ns(d->io);
+	return k && k->no_room_until_ns > io_now_ns(d->io) && chunk_bytes >= k->no_room_bytes;
 }
 
-size_t disks_avoid_list(const struct disks *d, uint32_t *out, size_t cap)
+size_t disks_avoid_list(const struct disks *d, uint64_t chunk_bytes, uint32_t *out, size_t cap)
 {
 	size_t pos = 0, count = 0;
 	uint64_t key;
 	void *value;
 
 	while (count < cap && map_next(&d->disks, &pos, &key, &value))
-		if (disks_avoided(d, (uint32_t)key) || disks_without_room(d, (uint32_t)key))
+		if (disks_avoided(d, (uint32_t)key) || disks_without_room(d, (uint32_t)key, chunk_bytes))
 			out[count++] = (uint32_t)key;
 	return count;
 }

@@ -5,8 +5,8 @@
  *  - A server that failed is a suspect until it answers a probe of our own (sent after a while that doubles with each failure in a row)
  *    or a request that was sent to it all the same. So users' requests wait for a dead server once, not again and again.
  *  - A slow disk (pace.h), as found here or, for a while, by another client; a small share of the requests goes to it all the same.
- *  - A disk that had no room for a chunk, for DISKS_NO_ROOM_NS, by new blocks only: metad hears of it with its next heartbeats. It is as good as any
- *    other to read from, and its server has done nothing wrong.
+ *  - A disk that had no room for a chunk, for DISKS_NO_ROOM_NS, by new blocks only, whose chunks are as long as that one or longer: metad hears of
+ *    it with its next heartbeats. It is as good as any other to read from, and its server has done nothing wrong.
  */
 #ifndef CLIENT_DISKS_H
 #define CLIENT_DISKS_H
@@ -42,7 +42,7 @@ struct disks_disk {
 	bool up;                   /* as metad said */
 	struct disks_server *server;
 	struct pace pace;
-	uint64_t no_room_until_ns;
+	uint64_t no_room_until_ns, no_room_bytes; /* the shortest that was refused */
 };
 
 struct disks {
@@ -87,11 +87,11 @@ bool disks_ignored(const struct disks *d, uint32_t disk);
 void disks_note(struct disks *d, uint32_t disk, uint64_t took_ns, uint64_t median_ns);
 /* It is avoided for slowness alone, and this request shall go to it all the same, for us to see how it is now. */
 bool disks_probe(struct disks *d, uint32_t disk);
-/* A chunk found no room on it; and lately one did not. */
-void disks_had_no_room(struct disks *d, uint32_t disk);
-bool disks_without_room(const struct disks *d, uint32_t disk);
-/* Ids of the disks that new blocks are to avoid now: avoided, or without room; at most cap. */
-size_t disks_avoid_list(const struct disks *d, uint32_t *out, size_t cap);
+/* A chunk of this length found no room on it; and lately one as short as this did not. */
+void disks_had_no_room(struct disks *d, uint32_t disk, uint64_t chunk_bytes);
+bool disks_without_room(const struct disks *d, uint32_t disk, uint64_t chunk_bytes);
+/* Ids of the disks that new blocks with such chunks are to avoid now: avoided, or without room; at most cap. */
+size_t disks_avoid_list(const struct disks *d, uint64_t chunk_bytes, uint32_t *out, size_t cap);
 /* Those that were found slow here, for metad to tell the others; at most cap. */
 size_t disks_slow_list(const struct disks *d, uint32_t *out, size_t cap);
 /* True for results that speak against the server, not against the request. */

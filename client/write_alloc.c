@@ -17,7 +17,7 @@ struct write_allocate {
 	Craton__AllocateRequest request;
 	uint32_t avoid[64], slow[64];
 	uint32_t probe;
-	uint64_t asked_ns;
+	uint64_t asked_ns, expected_bytes; /* of a chunk */
 };
 
 static bool take_target(const Craton__Target *in, struct write_target *out)
@@ -72,8 +72,10 @@ static void allocate_failed(struct write_stream *s, int status, const Craton__Al
 /* A server that it avoided is back: with it the block may lie on more domains. */
 static bool avoided_in_vain(const struct write_allocate *a)
 {
+	const struct disks *disks = &a->stream->client->disks;
+
 	for (size_t i = 0; i < a->request.n_avoid_disks; i++)
-		if (!disks_avoided(&a->stream->client->disks, a->avoid[i]) && !disks_without_room(&a->stream->client->disks, a->avoid[i]))
+		if (!disks_avoided(disks, a->avoid[i]) && !disks_without_room(disks, a->avoid[i], a->expected_bytes))
 			return true;
 	return false;
 }
@@ -117,7 +119,7 @@ static void allocate_done(struct session_call *call, int status, const ProtobufC
 static void choose_avoid(struct write_allocate *a, struct disks *disks)
 {
 	Craton__AllocateRequest *r = &a->request;
-	size_t n = disks_avoid_list(disks, a->avoid, ARRAY_COUNT(a->avoid));
+	size_t n = disks_avoid_list(disks, a->expected_bytes, a->avoid, ARRAY_COUNT(a->avoid));
 
 	for (size_t i = 0; i < n && !a->probe; i++) {
 		if (!disks_probe(disks, a->avoid[i]))
@@ -148,7 +150,7 @@ struct write_allocate *write_first_ask(struct client *client)
 	uint32_t any;
 
 	/* Avoided disks are named in a request of its own. */
-	return disks_avoid_list(&client->disks, &any, 1) || disks_slow_list(&client->disks, &any, 1)
+	return disks_avoid_list(&client->disks, UINT64_MAX, &any, 1) || disks_slow_list(&client->disks, &any, 1)
 		? NULL
 		: allocate_new(client, 1);
 }
@@ -160,6 +162,14 @@ void write_first_take(struct write_allocate *a, struct write_stream *s, const Cr
 	(void)take_blocks(a, reply);
 }
 
+/* The first block of a file of which there is less than a stripe will be as short as that, mostly: a disk that is full for long chunks takes it. */
+static uint64_t expected_bytes(const struct write_stream *s)
+{
+	struct stripe_geom geom = {.k = s->policy->k, .m = s->policy->m, .cell_bytes = s->cell_bytes, .length = s->end};
+
+	return list_empty(&s->blocks) && s->end < write_stripe_bytes(s) ? stripe_chunk_len(&geom, 0) : s->chunk_bytes;
+}
+
 void write_alloc_ask(struct write_stream *s, uint32_t count)
 {
 	struct write_allocate *a;
@@ -169,6 +179,7 @@ void write_alloc_ask(struct write_stream *s, uint32_t count)
 		return;
 	a = allocate_new(s->client, count);
 	a->stream = s;
+	a->expected_bytes = expected_bytes(s);
 	r = &a->request;
 	r->inode = s->inode;
 	r->epoch = s->epoch;

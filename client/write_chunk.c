@@ -167,7 +167,7 @@ void write_chunk_failed(struct write_chunk *c, int status)
 
 	c->error = status;
 	if (status == ERR_NOSPC || status == ERR_NO_EXTENT)
-		disks_had_no_room(disks, c->target.disk);
+		disks_had_no_room(disks, c->target.disk, c->announced_bytes);
 	if (disks_is_failure(status))
 		disks_failed(disks, c->target.disk);
 	write_chunk_stop(c, PICK_FAILED);

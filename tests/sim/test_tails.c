@@ -219,16 +219,16 @@ START_TEST(test_no_room_is_no_failure)
 	ck_assert_int_eq(io_disk_space(host, "/", &total, &left), 0);
 	ck_assert_int_eq(io_open(host, "/in-the-way", IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd), 0);
 	ck_assert_int_eq(io_allocate(host, fd, 0, left - (1 << 20)), 0);
-	for (unsigned i = 0; i < 10 && !disks_avoid_list(disks, avoided, 4); i++)
+	for (unsigned i = 0; i < 10 && !disks_avoid_list(disks, UINT64_MAX, avoided, 4); i++)
 		put(b, 0, i);
 	disk = slow_disk(b);
-	ck_assert(disks_without_room(disks, disk));
-	ck_assert_uint_eq(disks_avoid_list(disks, avoided, 4), 1);
+	ck_assert(disks_without_room(disks, disk, UINT64_MAX));
+	ck_assert_uint_eq(disks_avoid_list(disks, UINT64_MAX, avoided, 4), 1);
 	ck_assert_uint_eq(avoided[0], disk);
 	ck_assert(!disks_suspect(disks, disk) && !disks_avoided(disks, disk));
 	io_close(host, fd);
 	pass(b, DISKS_NO_ROOM_NS);
-	ck_assert_uint_eq(disks_avoid_list(disks, avoided, 4), 0);
+	ck_assert_uint_eq(disks_avoid_list(disks, UINT64_MAX, avoided, 4), 0);
 	cluster_free(b->cluster);
 }
 END_TEST
@@ -466,7 +466,7 @@ START_TEST(test_a_stalled_server_is_asked_seldom)
 	get(b, 0, 0);
 	ck_assert_uint_ge(c->disks.checked, 2);
 	ck_assert_uint_le(c->disks.checked, 10);
-	ck_assert_uint_eq(disks_avoid_list(&c->disks, (uint32_t[4]){0}, 4), 0);
+	ck_assert_uint_eq(disks_avoid_list(&c->disks, UINT64_MAX, (uint32_t[4]){0}, 4), 0);
 }
 END_TEST
 
@@ -879,7 +879,7 @@ START_TEST(test_the_news_is_shared)
 	slow_down(b, 1);
 	pass(b, 20 * CLUSTER_S);
 	put(b, 1, 400);
-	ck_assert_uint_eq(disks_avoid_list(&second->disks, (uint32_t[4]){0}, 4), 0);
+	ck_assert_uint_eq(disks_avoid_list(&second->disks, UINT64_MAX, (uint32_t[4]){0}, 4), 0);
 }
 END_TEST
 

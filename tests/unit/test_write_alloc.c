@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "client/client.h"
+#include "client/client_priv.h"
 #include "common/base/check.h"
 #include "common/base/mem.h"
 #include "common/code/ec.h"
@@ -23,6 +24,8 @@ static struct {
 	struct rpc_server *server;
 	struct client *client;
 	uint32_t allocates; /* requests for blocks alone */
+	size_t avoided;     /* disks that the last of them wants to avoid */
+	bool avoiding;      /* no block is asked for with a file: what is avoided is named in a request of its own */
 	int allocate_status;
 	/* The disks of data chunk 0 and of both parity chunks, if blocks are given: these refuse for want of room, the others do not answer. */
 	bool full[3];
@@ -61,7 +64,7 @@ static void created(void *ctx, struct rpc_req *req)
 	Craton__Attr attr = CRATON__ATTR__INIT;
 
 	(void)ctx;
-	ck_assert(((const Craton__CreateRequest *)req->msg)->allocate);
+	ck_assert(((const Craton__CreateRequest *)req->msg)->allocate != b->avoiding);
 	attr.inode = 7;
 	attr.type = CR_TYPE_FILE;
 	policy.policy = EC_POLICY_DEFAULT;
@@ -73,7 +76,7 @@ static void created(void *ctx, struct rpc_req *req)
 	reply.attr = &attr;
 	reply.policy = &policy;
 	reply.epoch = 1;
-	reply.allocated = &allocated;
+	reply.allocated = b->avoiding ? NULL : &allocated;
 	rpc_reply(req, &(struct rpc_reply){.msg = &reply.base});
 }
 
@@ -88,6 +91,7 @@ static void allocated(void *ctx, struct rpc_req *req)
 
 	(void)ctx;
 	b->allocates++;
+	b->avoided = ((const Craton__AllocateRequest *)req->msg)->n_avoid_disks;
 	if (b->allocate_status) {
 		rpc_reply_status(req, b->allocate_status);
 		return;
@@ -252,10 +256,10 @@ START_TEST(test_first_block_is_malformed)
 }
 END_TEST
 
-/* What a write of some bytes ends with; *ret_text: what was said. */
-static int write_some(const char **ret_text)
+/* What a write of so many bytes ends with; *ret_text: what was said. */
+static int write_bytes(size_t len, const char **ret_text)
 {
-	static uint8_t data[1000];
+	static uint8_t data[4 * MIB];
 	static struct client_op op;
 	struct client_file *file;
 	int code;
@@ -264,7 +268,7 @@ static int write_some(const char **ret_text)
 	ck_assert_int_eq(run_op(&op), 0);
 	file = op.ret_file;
 	op = (struct client_op){
-		.kind = CLIENT_WRITE, .file = file, .buf = data, .len = sizeof(data), .flags = CLIENT_WRITE_COPY};
+		.kind = CLIENT_WRITE, .file = file, .buf = data, .len = len, .flags = CLIENT_WRITE_COPY};
 	code = run_op(&op);
 	if (code == 0) {
 		op = (struct client_op){.kind = CLIENT_FSYNC, .file = file};
@@ -273,6 +277,39 @@ static int write_some(const char **ret_text)
 	*ret_text = op.err.text;
 	return code;
 }
+
+static int write_some(const char **ret_text)
+{
+	return write_bytes(1000, ret_text);
+}
+
+/* A disk that had no room for a chunk is one for shorter ones, until it refuses such a one, too. */
+START_TEST(test_no_room_for_long_chunks)
+{
+	static const struct {
+		uint64_t refused, written;
+		size_t avoided;
+	} cases[] = {{4 * MIB, 4 * MIB, 1}, {4 * MIB, 1000, 0}, {1001, 1000, 0}, {1000, 1000, 1}, {4 * MIB, 1000, 1}};
+	Craton__Disk disk = CRATON__DISK__INIT, *disks[] = {&disk};
+	char address[IO_ADDR_TEXT_BYTES];
+	const char *text;
+
+	bed_open();
+	b->allocate_status = ERR_NO_PLACEMENT;
+	b->avoiding = true;
+	disk.disk = disk.server = disk.domain = 3;
+	disk.up = true;
+	disk.address = address;
+	io_addr_format(&b->chunkd_addr, address);
+	disks_learn(&b->client->disks, disks, 1);
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		disks_had_no_room(&b->client->disks, 3, cases[i].refused);
+		ck_assert_int_eq(write_bytes(cases[i].written, &text), ERR_NO_PLACEMENT);
+		ck_assert_msg(b->avoided == cases[i].avoided, "case %zu", i);
+	}
+	bed_close();
+}
+END_TEST
 
 /* A block of few bytes has three chunks and needs two: the store is full if room is what it fails for, whoever is down beside it. */
 START_TEST(test_full_or_broken)
@@ -352,4 +389,4 @@ START_TEST(test_df_of_an_older_metad)
 }
 END_TEST
 
-UNIT_MAIN("write_alloc", test_df_of_an_older_metad, test_first_block_is_malformed, test_full_or_broken, test_full_or_broken_spares)
+UNIT_MAIN("write_alloc", test_no_room_for_long_chunks, test_df_of_an_older_metad, test_first_block_is_malformed, test_full_or_broken, test_full_or_broken_spares)
