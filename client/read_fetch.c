@@ -219,7 +219,7 @@ void read_fetch_start(struct read_job *j, uint8_t index, uint32_t first, uint32_
 	f->call = (struct rpc_call){
 		.method = &rpc_chunkd_get,
 		.request = &f->request.base,
-		.deadline_ns = f->started_ns + client->timeout_ns,
+		.deadline_ns = read_deadline_ns(j),
 		.place = fetch_place,
 		.part = fetch_part,
 		.done = fetch_done,
@@ -289,7 +289,7 @@ bool read_lists_start(struct read_job *j)
 	l->call = (struct rpc_call){
 		.method = &rpc_chunkd_lists,
 		.request = &l->request.base,
-		.deadline_ns = l->started_ns + client->timeout_ns,
+		.deadline_ns = read_deadline_ns(j),
 		.done = lists_done,
 	};
 	j->lanes[l->index].list_asked = true;

@@ -14,7 +14,7 @@
  * What is believed: a unit-CRC list only if it combines to the proof in the block's row; a unit only if its CRC is in such a list, also
  * a rebuilt one (its list comes from a parity trailer). Failure modes: fewer than k units of a row: ERR_BLOCK_LOST; a server that
  * says it does not have the chunk: ERR_STALE first, so that the caller fetches the layout again. One that is busy is done without, or, where
- * that cannot be, asked again, as long as a call may take.
+ * that cannot be, asked again, until the job has taken as long as a call may.
  *
  * Invariant: while the worker decodes, no fetch is active.
  */
@@ -129,7 +129,16 @@ static void hold_done(struct io_op *op)
 	read_job_kick(j);
 }
 
-/* Too few others are left: who was busy is asked again, a little later. False: nobody was, or for as long as a call may take. */
+/* What is asked after it has an eighth of the timeout left at least. */
+static uint64_t hold_cap_ns(const struct client *client)
+{
+	return client->timeout_ns / 8 < HOLD_CAP_NS ? client->timeout_ns / 8 : HOLD_CAP_NS;
+}
+
+/*
+ * Too few others are left: who was busy is asked again, a little later, while he has a fair time to answer: what he is asked after that ends
+ * with the job's. False: nobody was, or for too long.
+ */
 static bool ask_busy_again(struct read_job *j)
 {
 	struct client *client = j->args.client;
@@ -140,14 +149,17 @@ static bool ask_busy_again(struct read_job *j)
 		return true;
 	for (uint8_t i = 0; i < read_width(j); i++)
 		any |= read_is_busy(j->lanes[i].error) || j->lanes[i].list_busy;
-	if (j->holds == 0)
-		j->hold_until_ns = now_ns + client->timeout_ns;
-	if (!any || now_ns >= j->hold_until_ns)
+	if (!any || now_ns + client->timeout_ns / 4 >= j->until_ns)
 		return false;
 	SOMETIMES(read_job_held);
-	io_prep_timer(&j->hold, now_ns + rng_backoff(&client->rng, HOLD_BASE_NS, HOLD_CAP_NS, j->holds++), hold_done);
+	io_prep_timer(&j->hold, now_ns + rng_backoff(&client->rng, HOLD_BASE_NS, hold_cap_ns(client), j->holds++), hold_done);
 	io_submit(client->io, &j->hold);
 	return true;
+}
+
+uint64_t read_deadline_ns(const struct read_job *j)
+{
+	return j->holds ? j->until_ns : io_now_ns(j->args.client->io) + j->args.client->timeout_ns;
 }
 
 /* ---- the plan ---- */
@@ -458,6 +470,7 @@ struct read_job *read_job_new(const struct read_job_args *args)
 
 	CHECK(args->block_lo < args->block_hi && args->block_hi <= read_job_limit(&args->block->geom, args->block_lo));
 	j->args = *args;
+	j->until_ns = io_now_ns(client->io) + client->timeout_ns;
 	layout_get(args->layout);
 	if (io_now_ns(client->io) - args->layout->fetched_ns < FRESH_NS)
 		j->args.fresh_layout = true;

@@ -54,8 +54,8 @@ struct read_job {
 	struct io_turn_hook hook;
 	struct io_op timer; /* until something is late */
 	struct io_op hold;  /* until who was busy is asked again */
-	uint32_t holds;     /* how often that was, */
-	uint64_t hold_until_ns; /* and until when it is done, from the first time on */
+	uint32_t holds;     /* how often that was */
+	uint64_t until_ns;  /* when it is over for a job that waits for who is busy */
 	struct io_op decode;
 	struct pool_wait pool_wait;
 	uint32_t first_row, rows;       /* rows of the chunks */
@@ -144,6 +144,8 @@ bool read_lists_start(struct read_job *j);
 uint64_t read_median_ns(const struct client *client);
 /* Past this a fetch of the job is late: by what its peers took or, until half of them are there, by what the last fetches took. */
 uint64_t read_late_after_ns(const struct read_job *j);
+/* Of what is asked now: a call's time or, of a job that waits for who is busy, the job's own end. */
+uint64_t read_deadline_ns(const struct read_job *j);
 /* It is under way and late: that is known of its disk already. */
 void read_fetch_note(struct read_fetch *f);
 /* Reads from chunk `index` what the job would have asked of it, were its disk not avoided: to see how long that takes. */

@@ -359,6 +359,42 @@ START_TEST(test_a_get_of_servers_that_are_not_ready)
 }
 END_TEST
 
+/* They are busy, and fall silent then: the read takes no longer than one call may. */
+START_TEST(test_a_get_of_busy_servers_that_fall_silent)
+{
+	struct bed *b = bed_new(6, 1);
+	struct io *metad_io = b->cluster->nodes[CLUSTER_METAD].io;
+	uint64_t start_ns, took_ns;
+	struct client_file *f;
+
+	client_of(b, 0)->timeout_ns = 16 * CLUSTER_S;
+	put(b, 0, 0);
+	b->op = (struct client_op){.path = "/f0", .flags = CR_READ};
+	run_op(b, 0, CLIENT_OPEN);
+	f = b->op.ret_file;
+	b->op = (struct client_op){.file = f, .buf = b->back, .len = 1};
+	run_op(b, 0, CLIENT_READ);
+	for (unsigned i = CLUSTER_CHUNKD; i < CLUSTER_CHUNKD + 6; i++) {
+		sim_cut(b->cluster->nodes[i].io, metad_io);
+		restart(b, i);
+	}
+	pass(b, 5 * CLUSTER_S);
+	start_ns = sim_now_ns(b->cluster->sim);
+	b->op = (struct client_op){.file = f, .buf = b->back, .len = FILE_BYTES};
+	start_op(b, 0, CLIENT_READ);
+	pass(b, 10 * CLUSTER_S);
+	ck_assert_msg(!b->done, "%s", b->op.err.text);
+	reach(b, CLUSTER_CHUNKD, 6, false);
+	until(b, is_done, b);
+	took_ns = sim_now_ns(b->cluster->sim) - start_ns;
+	ck_assert_int_ne(b->op.err.code, 0);
+	ck_assert_msg(took_ns < 17 * CLUSTER_S, "%llu ms", (unsigned long long)took_ns / 1000000);
+	b->op = (struct client_op){.file = f};
+	run_op(b, 0, CLIENT_CLOSE);
+	cluster_free(b->cluster);
+}
+END_TEST
+
 /* The node of the server that has chunk `index` of the file's only block. */
 static unsigned node_of_chunk(struct bed *b, unsigned number, unsigned index)
 {
@@ -923,7 +959,7 @@ START_TEST(test_a_slow_chunk_that_nobody_vouches_for)
 END_TEST
 
 UNIT_MAIN("tails", test_no_room_is_no_failure, test_gets_with_silent_servers, test_lists_of_a_silent_server,
-	test_a_starved_server_and_no_spare, test_a_gone_server_and_no_spare, test_a_server_falls_silent_amid_a_get, test_a_stalled_server_is_asked_seldom, test_a_get_of_servers_that_are_not_ready, test_silent_servers_and_no_fresh_domain, test_a_slow_chunk_that_nobody_vouches_for, test_puts_go_round_a_slow_disk,
+	test_a_starved_server_and_no_spare, test_a_gone_server_and_no_spare, test_a_server_falls_silent_amid_a_get, test_a_stalled_server_is_asked_seldom, test_a_get_of_servers_that_are_not_ready, test_a_get_of_busy_servers_that_fall_silent, test_silent_servers_and_no_fresh_domain, test_a_slow_chunk_that_nobody_vouches_for, test_puts_go_round_a_slow_disk,
 	test_gets_go_round_a_slow_disk, test_a_stalled_put_goes_to_a_fresh_domain,
 	test_a_stalled_put_leaves_a_chunk_and_adds_it, test_what_is_late_is_added_out_of_the_callers_memory,
 	test_what_leaves_the_callers_memory_is_waited_for, test_what_comes_during_the_commit_is_added,
