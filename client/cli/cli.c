@@ -44,6 +44,7 @@ bool cli_is_away(int r)
 {
 	switch (r) {
 	case -ETIMEDOUT:
+	case -EAGAIN: /* no metad leads, or all are busy: it was asked again for as long as it may take */
 	case -ECONNREFUSED:
 	case -ECONNRESET:
 	case -EHOSTUNREACH:
@@ -66,7 +67,7 @@ int cli_each_word(struct cli *cli, int (*one)(struct cli *cli, const char *word)
 {
 	int exit_code = CLI_OK;
 
-	for (int i = 0; i < cli->word_count && !cli_gives_up(cli); i++)
+	for (int i = 0; i < cli->word_count && !cli->away; i++)
 		if (one(cli, cli->words[i]) != CLI_OK)
 			exit_code = CLI_FAILED;
 	return exit_code;

@@ -82,8 +82,8 @@ static inline bool cli_gives_up(const struct cli *cli)
 int cli_fail_store(struct cli *cli, int r);
 
 /*
- * `one` with each word, with the others also after one has failed and said so; a store that does not answer ends it: each word would wait
- * for it in vain. CLI_FAILED if any has failed.
+ * `one` with each word, with the others also after one has failed and said so, as GNU's tools do: that there is no room for one says nothing of
+ * the next, which may be cut or removed. A store that does not answer ends it: each word would wait for it in vain. CLI_FAILED if any has failed.
  */
 int cli_each_word(struct cli *cli, int (*one)(struct cli *cli, const char *word));
 

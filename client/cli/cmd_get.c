@@ -118,10 +118,10 @@ static int get_regular(struct cli *cli, const char *path, const char *local, con
 static int get_link(struct cli *cli, const char *path, const char *local, struct transfer_totals *totals)
 {
 	char target[CR_PATH_MAX] = "", *temp = mem_printf("%s.craton-link", local);
-	int exit_code = CLI_OK;
+	int exit_code = CLI_OK, r = (int)cr_readlink(cli->store, path, target, sizeof(target) - 1);
 
-	if (cr_readlink(cli->store, path, target, sizeof(target) - 1) < 0)
-		exit_code = cli_fail(cli, "%s", cr_error());
+	if (r < 0)
+		exit_code = cli_fail_store(cli, r);
 	else if ((unlink(temp) < 0 && errno != ENOENT) || symlink(target, temp) < 0 || rename(temp, local) < 0)
 		exit_code = cli_fail(cli, "cannot make the symbolic link %s: %s", local, strerror(errno));
 	if (exit_code != CLI_OK)
@@ -254,7 +254,7 @@ static int run(struct cli *cli)
 {
 	const struct values *v = cli->values;
 	const char *dest = cli->words[cli->word_count - 1];
-	struct transfer_totals totals = {0};
+	struct transfer_totals totals = {.several = v->recursive || cli->word_count > 2};
 	struct stat st;
 	bool into;
 	int exit_code;
@@ -285,8 +285,9 @@ const struct cli_command cmd_get = {
 	.summary = "copy files of the store to local files",
 	.details = "DEST - is standard output. A local file appears under its name when all of it was read and checked.\n"
 	           "Symbolic links are not followed: with -r they are copied as links, else naming one is an error.\n"
-	           "What cannot be copied is named, and the rest is copied all the same; the exit status is then 1.\n"
-	           "JSON: files, bytes, failed; none with DEST -.\n\n"
+	           "What cannot be copied is named, and the rest is copied all the same; the exit status is then 1. If the store does not\n"
+	           "answer, or there is no room left here, the rest is not tried.\n"
+	           "JSON: files, bytes, failed, stopped (the rest was not tried); none with DEST -.\n\n"
 	           "Examples:\n"
 	           "  craton get /models/model.bin .\n"
 	           "  craton get -r /runs/gpt ./gpt\n"

@@ -39,22 +39,26 @@ static char *follow(struct cli *cli, const char *path, int *ret_type)
 		char target[CR_PATH_MAX] = "";
 		struct cr_stat st;
 		size_t n = strlen(at);
+		int r;
 
 		while (n > 1 && at[n - 1] == '/') /* "link/" is not the link, but what it leads to */
 			at[--n] = '\0';
-		if (cr_stat(cli->store, at, &st) < 0) {
-			if (links == 0)
-				return at; /* or it cannot be seen: that shows when it is written */
+		r = cr_stat(cli->store, at, &st);
+		if (r < 0 && links == 0 && !cli_is_away(r))
+			return at; /* or it cannot be seen: that shows when it is written */
+		if (r < 0 && !cli_is_away(r)) {
 			cli_fail(cli, "%s is a symbolic link that leads nowhere: %s", path, cr_error());
 			mem_free(at);
 			return NULL;
 		}
-		if (st.type != CR_TYPE_SYMLINK) {
+		if (r == 0 && st.type != CR_TYPE_SYMLINK) {
 			*ret_type = st.type;
 			return at;
 		}
-		if (cr_readlink(cli->store, at, target, sizeof(target) - 1) < 0) {
-			cli_fail(cli, "%s", cr_error());
+		if (r == 0)
+			r = (int)cr_readlink(cli->store, at, target, sizeof(target) - 1);
+		if (r < 0) {
+			cli_fail_store(cli, r);
 			mem_free(at);
 			return NULL;
 		}
@@ -206,7 +210,7 @@ static int make_parents(struct cli *cli, const char *dest, bool dest_is_dir)
 	if (*dir)
 		r = cr_mkdir_parents(cli->store, dir, cli_dir_mode());
 	mem_free(dir);
-	return r < 0 ? cli_fail(cli, "%s", cr_error()) : CLI_OK;
+	return r < 0 ? cli_fail_store(cli, r) : CLI_OK;
 }
 
 /* CLI_USAGE if that cannot be meant; what fails is counted. */
@@ -236,7 +240,7 @@ static int run(struct cli *cli)
 	const char *dest = cli->words[cli->word_count - 1];
 	char *end = NULL;
 	bool many = cli->word_count > 2, slash = dest[strlen(dest) ? strlen(dest) - 1 : 0] == '/';
-	struct transfer_totals totals = {0};
+	struct transfer_totals totals = {.several = v->recursive || many};
 	int type, exit_code = cli_connect(cli);
 	bool into;
 
@@ -269,8 +273,9 @@ const struct cli_command cmd_put = {
 	.details = "SOURCE - is standard input. A file appears under its name when all of it is stored, coded and synced; an older file of\n"
 	           "that name is replaced in the same instant. If DEST is a directory, sources are copied into it. Symbolic links are\n"
 	           "followed: what a local one leads to is stored, and what one of the store leads to is replaced, as with cp.\n"
-	           "What cannot be copied is named, and the rest is copied all the same; the exit status is then 1.\n"
-	           "JSON: files, bytes, failed.\n\n"
+	           "What cannot be copied is named, and the rest is copied all the same; the exit status is then 1. If the store does not\n"
+	           "answer, or is full, the rest is not tried.\n"
+	           "JSON: files, bytes, failed, stopped (the rest was not tried).\n\n"
 	           "Examples:\n"
 	           "  craton put model.bin /models/model.bin\n"
 	           "  craton put -r -p ./dataset /data/\n"

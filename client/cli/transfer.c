@@ -7,17 +7,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cli/process.h"
 #include "common/base/mem.h"
 
 int transfer_end(const struct cli *cli, const struct transfer_totals *t)
 {
+	bool stopped = t->failed && t->several && cli_gives_up(cli);
+
 	if (cli->json)
-		printf("{\"files\":%llu,\"bytes\":%llu,\"failed\":%llu}\n", (unsigned long long)t->files, (unsigned long long)t->bytes,
-		       (unsigned long long)t->failed);
+		printf("{\"files\":%llu,\"bytes\":%llu,\"failed\":%llu,\"stopped\":%s}\n", (unsigned long long)t->files, (unsigned long long)t->bytes,
+		       (unsigned long long)t->failed, stopped ? "true" : "false");
+	else if (stopped)
+		cli_fail(cli, "%llu not copied, %llu copied; the rest was not tried: %s, then give the same command again, which copies all anew",
+		         (unsigned long long)t->failed, (unsigned long long)t->files, cli->away ? "see `craton status`" : "make room");
 	else if (t->failed && t->failed + t->files > 1)
-		cli_fail(cli, "%llu not copied, %llu copied%s", (unsigned long long)t->failed, (unsigned long long)t->files,
-		         cli_gives_up(cli) ? "; the rest was not tried" : "");
+		cli_fail(cli, "%llu not copied, %llu copied", (unsigned long long)t->failed, (unsigned long long)t->files);
 	return t->failed ? CLI_FAILED : CLI_OK;
+}
+
+static void note_silence(struct cli *cli, uint64_t since_ms)
+{
+	cli->away |= process_clock_ms() - since_ms >= (cli->timeout_ms ? cli->timeout_ms : TRANSFER_SILENT_MS);
 }
 
 enum { PIECE_BYTES = 4 << 20, PIECES = 4 };
@@ -25,7 +35,7 @@ enum { PIECE_BYTES = 4 << 20, PIECES = 4 };
 int transfer_in(struct cli *cli, int fd, const char *local_name, const char *path, uint32_t mode, bool exclusive, struct progress *p)
 {
 	struct cr_file *file;
-	uint64_t offset = 0;
+	uint64_t offset = 0, asked_ms;
 	uint8_t *buf;
 	int exit_code = CLI_OK;
 	int r = cr_open(cli->store, path, CR_WRITE | CR_ATOMIC | (exclusive ? CR_EXCL : 0), mode, &file);
@@ -44,19 +54,27 @@ int transfer_in(struct cli *cli, int fd, const char *local_name, const char *pat
 			exit_code = cli_fail(cli, "cannot read %s: %s", local_name, strerror(errno));
 		if (n <= 0)
 			break;
+		asked_ms = process_clock_ms();
 		r = (int)cr_pwrite(file, buf, (size_t)n, offset);
 		if (r < 0) {
 			exit_code = cli_fail_store(cli, r);
+			note_silence(cli, asked_ms);
 			break;
 		}
 		offset += (uint64_t)n;
 		progress_add(p, (uint64_t)n);
 	}
 	mem_free(buf);
-	if (exit_code != CLI_OK)
+	if (exit_code != CLI_OK) {
 		cr_abort(file);
-	else if ((r = cr_close(file)) < 0)
+		return exit_code;
+	}
+	asked_ms = process_clock_ms();
+	r = cr_close(file);
+	if (r < 0) {
 		exit_code = cli_fail_store(cli, r);
+		note_silence(cli, asked_ms);
+	}
 	return exit_code;
 }
 
@@ -102,7 +120,7 @@ static int write_all(int fd, const uint8_t *data, size_t len)
 static int copy_out(struct cli *cli, struct cr_file *file, uint64_t size, int fd, const char *local_name, struct progress *p)
 {
 	struct piece pieces[PIECES];
-	uint64_t next = 0;
+	uint64_t next = 0, asked_ms = process_clock_ms();
 	int exit_code = CLI_OK;
 	int in_flight = 0, r;
 
@@ -124,6 +142,7 @@ static int copy_out(struct cli *cli, struct cr_file *file, uint64_t size, int fd
 			continue;
 		if (x->op.result < 0) {
 			cli->away |= cli_is_away((int)x->op.result);
+			note_silence(cli, asked_ms);
 			exit_code = cli_fail(cli, "%s", x->op.error);
 		} else if ((size_t)x->op.result != x->len) {
 			exit_code = cli_fail(cli, "the file became shorter while it was read; try again");
@@ -134,6 +153,7 @@ static int copy_out(struct cli *cli, struct cr_file *file, uint64_t size, int fd
 		if (exit_code != CLI_OK)
 			continue;
 		progress_add(p, x->len);
+		asked_ms = process_clock_ms();
 		if (next < size) {
 			piece_start(x, file, &next, size);
 			in_flight++;
@@ -161,7 +181,8 @@ int transfer_out(struct cli *cli, const char *path, int fd, const char *local_na
 		exit_code = cli_fail(cli, "%s is not complete: it is still being written, or its writer died", path);
 	else
 		exit_code = copy_out(cli, file, st.size, fd, local_name, p);
-	if (cr_close(file) < 0 && exit_code == CLI_OK)
-		exit_code = cli_fail(cli, "%s", cr_error());
+	r = cr_close(file);
+	if (r < 0 && exit_code == CLI_OK)
+		exit_code = cli_fail_store(cli, r);
 	return exit_code;
 }

@@ -169,7 +169,7 @@ def trees(store, each):
     os.makedirs(os.path.join(out, "many-tree/one/in-the-way"))
     each(["get", "-r", "/many/many-tree", out], ["/one: ", "1 not copied, 2 copied"])
     said = each(["get", "-r", "--json", "/many/nil", "/many/many-tree", out], ["/many/nil", "/one: "])
-    if json.loads(said.splitlines()[-1]) != {"files": 2, "bytes": 2000, "failed": 2}:
+    if json.loads(said.splitlines()[-1]) != {"files": 2, "bytes": 2000, "failed": 2, "stopped": False}:
         failures.append(f"get -r --json, with failures: {said}")
     if any(not os.path.isfile(os.path.join(out, "many-tree", name)) for name in ("sub/two", "three")):
         failures.append("get -r has stopped at what it cannot write")
@@ -177,6 +177,31 @@ def trees(store, each):
         f.write("a file")
     each(["get", "-r", "/many/many-tree", "/many/c", store.path("in-the-way")], ["not a directory"])
     each(["get", "-r", "/many/many-tree", store.path("in-the-way")], ["is a directory, and"])
+
+
+def silence(store):
+    """Where chunk servers fall silent, one file of a tree waits for them, and that the rest was not tried is said."""
+    tree = store.path("silent-tree")
+    os.makedirs(tree)
+    for i in range(5):
+        write_random(os.path.join(tree, str(i)), 1000, random.Random(i))
+    store.run("put", "-r", tree, "/silent")
+    for name in store.chunkds():
+        store.signal(name, signal.SIGSTOP)
+    try:
+        for words in (["get", "-r", "/silent", store.path("silent-out")], ["put", "-r", tree, "/silent-2"]):
+            done = store.craton(*words, "--timeout", "2s", check=False)
+            lines = done.stderr.decode().splitlines()
+            if done.returncode != FAILED or len(lines) != 2 or "1 not copied, 0 copied; the rest was not tried: see" not in lines[-1]:
+                failures.append(f"{words}, chunk servers are silent: exit {done.returncode}: {lines}")
+        said = store.craton("get", "-r", "--json", "/silent", store.path("silent-out-2"), "--timeout", "2s", check=False).stdout
+        if json.loads(said.splitlines()[-1]) != {"files": 0, "bytes": 0, "failed": 1, "stopped": True}:
+            failures.append(f"get -r --json, chunk servers are silent: {said}")
+    finally:
+        for name in store.chunkds():
+            store.signal(name, signal.SIGCONT)
+    store.wait_up()
+    store.run("rm", "-r", "/silent", "/silent-2")
 
 
 def slashes(store):
@@ -409,6 +434,7 @@ def main():
         failures.append("bad input changed the store")
     paths(store)
     many_paths(store)
+    silence(store)
     slashes(store)
     destinations(store)
     interrupted_benches(store)

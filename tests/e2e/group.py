@@ -87,8 +87,16 @@ def main():
 
     # Two of three: nobody can lead.
     wait_until(lambda: leader(store), "a leader")
-    for name in store.metads()[:2]:
-        store.kill9(name)
+    pipe, source = store.path("pipe"), store.path("source")
+    os.mkfifo(pipe)
+    store.run("mkdir", "/two")
+    several = store.start_process("put", "--timeout", "3s", pipe, source, source, source, "/two")
+    with open(pipe, "wb") as end: # it is connected, and waits for the first file's bytes
+        for name in store.metads()[:2]:
+            store.kill9(name)
+        end.write(b"bytes")
+    said = several.communicate(timeout=120)[1].decode(errors="replace").splitlines()
+    check(several.returncode == 1 and len(said) == 2 and "1 not copied, 0 copied; the rest was not tried" in said[-1], f"put of several amid that: {said}")
     done = store.craton("mkdir", "/never", "--timeout", "5s", check=False)
     text = done.stderr.decode(errors="replace")
     check(done.returncode != 0, "a directory was made by one metad of three")
