@@ -129,7 +129,8 @@ static void up_text(const struct local *local, uint64_t started, const char *err
 static int up(struct cli *cli, const char *dir, const char *word)
 {
 	const struct values *v = cli->values;
-	struct local wanted = {.metad_count = v->metad, .chunkd_count = v->chunkd, .capacity_bytes = v->capacity, .policy = v->policy}, local;
+	struct local wanted = {.metad_count = v->metad, .chunkd_count = v->chunkd, .capacity_bytes = v->capacity, .policy = v->policy,
+	                       .lock_timeout_ms = cli->timeout_ms}, local;
 	struct err err = {0};
 	uint64_t started = 0;
 	char *errors = NULL;
@@ -312,6 +313,7 @@ static int one(struct cli *cli, const char *dir, const char *name, int signal)
 
 	if (local_load(dir, &local, &err) < 0)
 		return cli_fail(cli, "%s", err.text);
+	local.lock_timeout_ms = cli->timeout_ms;
 	r = local_check_name(&local, name, &err);
 	if (r == ERR_OK)
 		r = signal ? process_end(local.dir, name, signal, END_TIMEOUT_MS, &err) : local_start(&local, name, &started, &err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/local.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/ports.h"
 #include "client/cli/process.h"
 #include "client/cli/store_files.h"
 #include "common/base/check.h"
@@ -22,7 +21,7 @@
 #include "common/base/opt.h"
 #include "common/code/ec.h"
 
-enum { CONF_BYTES = 64 << 10, START_TIMEOUT_MS = 60000, PORT_TIMEOUT_MS = 15000, PORT_POLL_MS = 20 };
+enum { CONF_BYTES = 64 << 10, START_TIMEOUT_MS = 60000, PORT_TIMEOUT_MS = 15000, LOCK_TIMEOUT_MS = 60000, POLL_MS = 20 };
 
 struct recorded {
 	uint64_t chunkd, capacity, metad, ports[LIMIT_METADS];
@@ -70,14 +69,23 @@ static int make_dir(const char *path, mode_t mode, struct err *err)
 	return ERR_OK;
 }
 
-/* Of several that make a store or start its daemons at once the others wait. Until close(*ret_fd). */
-static int lock_dir(const char *dir, int *ret_fd, struct err *err)
+/*
+ * Of several that make a store or start its daemons at once the others wait; not for ever: who holds it may be stopped. Until
+ * close(*ret_fd).
+ */
+static int lock_dir(const char *dir, uint64_t timeout_ms, int *ret_fd, struct err *err)
 {
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t deadline = process_clock_ms() + (timeout_ms ? timeout_ms : LOCK_TIMEOUT_MS);
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = fd < 0 ? -1 : flock(fd, LOCK_EX | LOCK_NB);
 
-	if (fd < 0 || flock(fd, LOCK_EX) < 0) {
-		int r = err_set(err, err_from_errno(errno), "cannot lock %s: %s", dir, strerror(errno));
-
+	while (fd >= 0 && r < 0 && (errno == EWOULDBLOCK || errno == EINTR) && process_clock_ms() < deadline) {
+		process_sleep_ms(POLL_MS);
+		r = flock(fd, LOCK_EX | LOCK_NB);
+	}
+	if (r < 0) {
+		r = errno == EWOULDBLOCK
+			? err_set(err, ERR_TIMEDOUT, "another craton local is at work in %s and does not end: end it, `fuser %s` says which it is", dir, dir)
+			: err_set(err, err_from_errno(errno), "cannot lock %s: %s", dir, strerror(errno));
 		if (fd >= 0)
 			close(fd);
 		return r;
@@ -154,54 +162,14 @@ static int save(const struct local *local, struct err *err)
 	return r;
 }
 
-/* ERR_ADDRINUSE if somebody uses the port now. */
-static int try_port(uint16_t port)
-{
-	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int one = 1, r = ERR_OK;
-
-	if (fd < 0)
-		return err_from_errno(errno);
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, 1) < 0)
-		r = err_from_errno(errno);
-	close(fd);
-	return r;
-}
-
-/* A port that nobody uses, below the range from which outgoing connections take theirs: metad must find it free after a restart. */
-static int free_port(uint16_t *ret_port, struct err *err)
-{
-	enum { PORT_MIN = 20000, PORT_COUNT = 12000, PORT_TRIES = 200 };
-
-	for (int i = 0; i < PORT_TRIES; i++) {
-		uint16_t random;
-		int r = store_random(&random, sizeof(random), err);
-
-		if (r < 0)
-			return r;
-		*ret_port = (uint16_t)(PORT_MIN + random % PORT_COUNT);
-		if (try_port(*ret_port) == ERR_OK)
-			return ERR_OK;
-	}
-	return err_set(err, ERR_ADDRINUSE, "no free port was found on 127.0.0.1 from %d to %d", PORT_MIN, PORT_MIN + PORT_COUNT - 1);
-}
-
 static int choose_ports(struct local *local, struct err *err)
 {
-	for (uint64_t i = 0; i < local->metad_count; i++) {
-		uint16_t port;
-		int r = free_port(&port, err);
+	uint16_t ports[LIMIT_METADS];
+	int r = ports_choose(ports, local->metad_count, err);
 
-		if (r < 0)
-			return r;
-		for (uint64_t j = 0; j < i; j++)
-			if (local->metad_ports[j] == port)
-				return err_set(err, ERR_ADDRINUSE, "the same free port of 127.0.0.1 came twice: try again");
-		local->metad_ports[i] = port;
-	}
-	return ERR_OK;
+	for (uint64_t i = 0; r == ERR_OK && i < local->metad_count; i++)
+		local->metad_ports[i] = ports[i];
+	return r;
 }
 
 static int write_conf(const struct local *local, const char *cluster, struct err *err)
@@ -374,7 +342,7 @@ int local_create(const char *dir, const struct local *wanted, struct local *ret_
 	if (!real)
 		return err_set(err, err_from_errno(errno), "cannot open %s: %s", dir, strerror(errno));
 	path = mem_printf("%s/local.conf", real);
-	r = lock_dir(real, &lock, err);
+	r = lock_dir(real, wanted->lock_timeout_ms, &lock, err);
 	if (r == ERR_OK) {
 		r = access(path, F_OK) == 0 ? ERR_OK : make_new(real, wanted, err);
 		if (r == ERR_OK)
@@ -385,6 +353,7 @@ int local_create(const char *dir, const struct local *wanted, struct local *ret_
 	}
 	mem_free(path);
 	free(real);
+	local.lock_timeout_ms = wanted->lock_timeout_ms;
 	if (r < 0)
 		local_fini(&local);
 	else
@@ -427,8 +396,8 @@ static int wait_for_port(uint16_t port)
 	uint64_t deadline = process_clock_ms() + PORT_TIMEOUT_MS;
 	int r;
 
-	while ((r = try_port(port)) < 0 && process_clock_ms() < deadline)
-		process_sleep_ms(PORT_POLL_MS);
+	while ((r = ports_try(port)) < 0 && process_clock_ms() < deadline)
+		process_sleep_ms(POLL_MS);
 	return r;
 }
 
@@ -450,7 +419,7 @@ int local_settle_port(struct local *local, uint64_t metad, struct err *err)
 		if (!line || sscanf(line, "cluster = %63s", cluster) != 1)
 			r = err_set(err, ERR_FORMAT, "%s has no line 'cluster = UUID'; restore it, or make a new store elsewhere", path);
 		else
-			r = free_port(&port, err);
+			r = ports_choose(&port, 1, err);
 		if (r == ERR_OK) {
 			local->metad_ports[metad] = port;
 			r = write_conf(local, cluster, err);
@@ -523,7 +492,7 @@ int local_start(struct local *local, const char *name, bool *ret_started, struct
 {
 	bool metad = !strncmp(name, "metad", 5), runs;
 	uint64_t number = metad ? strtoull(name + strlen("metad-"), NULL, 10) - 1 : 0;
-	int lock, r = lock_dir(local->dir, &lock, err);
+	int lock, r = lock_dir(local->dir, local->lock_timeout_ms, &lock, err);
 
 	*ret_started = false;
 	if (r < 0)

@@ -18,6 +18,7 @@ struct local {
 	const char *policy;
 	uint64_t metad_count;
 	uint64_t metad_ports[LIMIT_METADS];
+	uint64_t lock_timeout_ms; /* how long to wait for others at work in the folder; 0: a minute */
 	void *arena;            /* private */
 };
 
@@ -25,7 +26,7 @@ enum { LOCAL_NAME_BYTES = 32, LOCAL_CHUNKD_MAX = 64 };
 
 /* Reads DIR/local.conf. ERR_NOENT if there is no store in DIR. */
 int local_load(const char *dir, struct local *ret_local, struct err *err);
-/* Makes the store's files if they are missing; `wanted` as asked (chunkd_count 0 and the like: keep or default). */
+/* Makes the store's files if they are missing; `wanted` as asked (chunkd_count 0 and the like: keep or default). ERR_TIMEDOUT: another one is at work. */
 int local_create(const char *dir, const struct local *wanted, struct local *ret_local, struct err *err);
 void local_fini(struct local *local);
 

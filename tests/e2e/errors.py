@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """errors: what bad input gets: one line that names cause and next step, exit 2 for usage and 1 for failure, no state changed."""
 
+import fcntl
 import json
 import os
 import random
@@ -396,6 +397,15 @@ def several_at_once(store):
             break
 
 
+def local_that_stands(store):
+    """Who waits for a `craton local` that does not end says so, and is not a second one at work."""
+    held = os.open(store.store, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    for words in (["start", store.store, "chunkd-5"], ["up", store.store]):
+        expect("a local at work", [craton_program(), "local", *words, "--timeout", "300ms"], FAILED, "another craton local is at work", env=store.env)
+    os.close(held)
+
+
 def too_few(store):
     """A store in which nothing can be written says so at once."""
     where = store.path("it's alone")
@@ -440,6 +450,7 @@ def main():
     interrupted_benches(store)
     interrupts(store)
     several_at_once(store)
+    local_that_stands(store)
     for f in failures:
         print(f"FAILED: {f}")
     print(f"{ran} bad inputs, {len(failures)} answered badly")

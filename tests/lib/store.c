@@ -7,15 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <fcntl.h>
+#include "client/cli/ports.h"
 #include "client/craton.h"
 
 enum { WAIT_S = 60 };
@@ -107,25 +105,14 @@ static void wait_for_file(const char *path, const char *log, pid_t pid, char *te
 	die("%s did not appear", path);
 }
 
-/* One that is free, below the range from which outgoing connections take theirs: a metad that was killed must find it again. */
 static unsigned free_port(void)
 {
-	enum { PORT_MIN = 20000, PORT_COUNT = 12000, PORT_TRIES = 200 };
+	struct err err = {0};
+	uint16_t port;
 
-	for (int i = 0; i < PORT_TRIES; i++) {
-		uint16_t random;
-		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
-		struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-
-		if (fd < 0 || getrandom(&random, sizeof(random), 0) != sizeof(random))
-			die("no port: %s", strerror(errno));
-		sa.sin_port = htons((uint16_t)(PORT_MIN + random % PORT_COUNT));
-		r = bind(fd, (struct sockaddr *)&sa, sizeof(sa));
-		close(fd);
-		if (r == 0)
-			return ntohs(sa.sin_port);
-	}
-	die("no free port from %d to %d", PORT_MIN, PORT_MIN + PORT_COUNT - 1);
+	if (ports_choose(&port, 1, &err) < 0)
+		die("%s", err.text);
+	return port;
 }
 
 void store_start_metad(struct store *s)
