@@ -386,7 +386,7 @@ static int run_phase(struct committer *c, bool (*start)(struct load_slot *slot),
 {
 	uint32_t slots = (uint32_t)(c->b->clients * c->b->in_flight);
 	struct commit_slot *slot = mem_array(slots, sizeof(*slot));
-	struct load load = {.io = c->b->io, .count = count, .start = start, .ctx = c, .server_cpu_s = bench_meta_cpu_s, .server = c->b};
+	struct load load = {.io = c->b->io, .count = count, .start = start, .ctx = c, .stops = true, .server_cpu_s = bench_meta_cpu_s, .server = c->b};
 	int code = load_run(&load, slot, sizeof(*slot), slots, ret_result);
 
 	if (code)

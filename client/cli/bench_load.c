@@ -26,6 +26,8 @@ static void begin(struct load_slot *slot)
 {
 	struct load *l = slot->load;
 
+	if (l->stops && bench_stopped() && !l->err.code)
+		err_set(&l->err, ERR_CANCELED, "interrupted");
 	if (l->err.code || l->next == l->count)
 		return;
 	slot->number = l->next;
@@ -97,6 +99,7 @@ int load_run(struct load *l, void *slots, size_t slot_bytes, uint32_t slot_count
 	r.seconds = bench_clock_s() - start;
 	r.client_cpu_s = bench_self_cpu_s() - cpu;
 	r.server_cpu_s = l->server_cpu_s ? l->server_cpu_s(l->server) - server_cpu : 0;
+	r.begun = l->next;
 	summarize(l, &r);
 	mem_free(l->took_us_x16);
 	l->took_us_x16 = NULL;

@@ -25,6 +25,7 @@ struct load_slot {
 
 struct load_result {
 	uint64_t count;       /* operations */
+	uint64_t begun;       /* with those that failed */
 	uint64_t units;       /* what they brought: entries of listings; else the operations themselves */
 	double seconds;
 	uint64_t p50_ns, p99_ns, max_ns;
@@ -37,6 +38,7 @@ struct load {
 	uint64_t count;                 /* operations to do; UINT64_MAX: until no slot has any more */
 	bool (*start)(struct load_slot *slot); /* false: nothing is left to do for this slot (nothing was begun) */
 	void *ctx;
+	bool stops;                     /* an interrupt (bench_catch_signals) is its first failure, ERR_CANCELED */
 	double (*server_cpu_s)(const void *server); /* NULL: not counted */
 	const void *server;
 	/* of the run */

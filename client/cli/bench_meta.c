@@ -99,7 +99,10 @@ static void slot_finish(struct meta_slot *s, int status, uint64_t units)
 
 static void slot_done(struct session_call *call, int status, const ProtobufCMessage *msg)
 {
-	slot_finish(CONTAINER_OF(call, struct meta_slot, call), status == 0 && !msg ? ERR_PROTO : status, 1);
+	struct meta_slot *s = CONTAINER_OF(call, struct meta_slot, call);
+	bool was_gone = status == ERR_NOENT && bench_of(s)->leaving;
+
+	slot_finish(s, was_gone ? 0 : status == 0 && !msg ? ERR_PROTO : status, 1);
 }
 
 struct session *bench_meta_session(struct bench_meta *b, uint64_t number)
@@ -221,7 +224,7 @@ static int run_phase(struct bench_meta *b, bool (*start)(struct load_slot *slot)
 {
 	uint32_t slots = (uint32_t)(b->clients * b->in_flight);
 	struct meta_slot *slot = mem_array(slots, sizeof(*slot));
-	struct load load = {.io = b->io, .count = count, .start = start, .ctx = b, .server_cpu_s = bench_meta_cpu_s, .server = b};
+	struct load load = {.io = b->io, .count = count, .start = start, .ctx = b, .stops = !b->leaving && start != start_remove, .server_cpu_s = bench_meta_cpu_s, .server = b};
 	int code = load_run(&load, slot, sizeof(*slot), slots, ret_result);
 
 	if (code)
@@ -256,23 +259,23 @@ static int make_dirs(struct bench_meta *b, struct err *err)
 	uint64_t top;
 	int code = make_dir(b, b->top, &top, err);
 
-	for (uint64_t i = 0; i < b->clients && !code; i++) {
-		dir_path(b, i, path);
-		code = make_dir(b, path, &b->dirs[i], err);
+	for (; b->dirs_made < b->clients && !code; b->dirs_made += !code) {
+		dir_path(b, b->dirs_made, path);
+		code = bench_stopped() ? err_set(err, ERR_CANCELED, "interrupted") : make_dir(b, path, &b->dirs[b->dirs_made], err);
 	}
 	return code;
 }
 
-static int remove_all(struct bench_meta *b, struct err *err)
+static int remove_all(struct bench_meta *b, uint64_t files, struct err *err)
 {
 	Craton__RemoveRequest top = CRATON__REMOVE_REQUEST__INIT;
 	struct load_result ignored;
-	int code = run_phase(b, start_remove, b->files, &ignored, err);
+	int code = run_phase(b, start_remove, files, &ignored, err);
 
 	top.parent = INODE_ROOT;
 	top.directory = true;
 	top.now_ns = io_wall_ns(b->io);
-	for (uint64_t i = 0; i < b->clients && !code; i++) {
+	for (uint64_t i = 0; i < b->dirs_made && !code; i++) {
 		char path[BENCH_META_PATH_BYTES];
 
 		dir_path(b, i, path);
@@ -285,6 +288,7 @@ static int remove_all(struct bench_meta *b, struct err *err)
 
 static int measure(struct bench_meta *b, struct bench_meta_results *r, struct err *err)
 {
+	struct err ignored;
 	int code = make_dirs(b, err);
 
 	if (!code)
@@ -300,8 +304,11 @@ static int measure(struct bench_meta *b, struct bench_meta_results *r, struct er
 		code = bench_commit(b, &r->allocate, &r->commit, err);
 		r->has_commit = true;
 	}
+	b->leaving = code != 0;
 	if (!code && !b->own)
-		code = remove_all(b, err);
+		code = remove_all(b, r->create.begun, err);
+	else if (code && !b->own && !cli_is_away(-err_to_errno(code)))
+		remove_all(b, r->create.begun, &ignored);
 	return code;
 }
 

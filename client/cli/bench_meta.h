@@ -40,7 +40,8 @@ struct bench_meta {
 	uint64_t files, clients, in_flight, connections;
 	char top[BENCH_META_TOP_BYTES];    /* directory of this run */
 	uint64_t *dirs;                    /* inodes, by client */
-	uint64_t dirs_listed;
+	uint64_t dirs_made, dirs_listed;
+	bool leaving;                      /* a failed run's traces go: what is not there needs not */
 	pid_t metad;                       /* 0: not on this machine */
 	uint64_t commits;
 	bool own;                          /* the metad is ours alone */

@@ -31,6 +31,7 @@ struct bench_run {
 	uint8_t *data;          /* of every file or object */
 	char top[TOP_BYTES];
 	struct load_result result;
+	bool leaving;           /* a failed run's traces go: what is not there needs not */
 	struct client *client;  /* files */
 	/* objects */
 	struct session session;
@@ -49,12 +50,12 @@ static void stop(void *ctx)
 	io_stop(((struct bench_run *)ctx)->io);
 }
 
-static int run_load(struct bench_run *b, bool (*start)(struct load_slot *slot), uint64_t count, size_t slot_bytes, struct load_result *ret_result,
-                    struct err *err)
+static int run_load(struct bench_run *b, bool (*start)(struct load_slot *slot), uint64_t count, size_t slot_bytes, bool stops,
+                    struct load_result *ret_result, struct err *err)
 {
 	uint32_t slots = (uint32_t)b->options->in_flight;
 	void *slot = mem_array(slots, slot_bytes);
-	struct load load = {.io = b->io, .count = count, .start = start, .ctx = b, .server_cpu_s = daemons_cpu_s, .server = b};
+	struct load load = {.io = b->io, .count = count, .start = start, .ctx = b, .stops = stops, .server_cpu_s = daemons_cpu_s, .server = b};
 	int code = load_run(&load, slot, slot_bytes, slots, ret_result);
 
 	if (code)
@@ -124,8 +125,9 @@ static bool start_file(struct load_slot *slot)
 static void name_done(struct client_op *op)
 {
 	struct file_slot *s = op->user;
+	bool was_gone = run_of(&s->load)->leaving && op->err.code == ERR_NOENT;
 
-	load_done(&s->load, op->err.code, op->err.text, 1);
+	load_done(&s->load, was_gone ? 0 : op->err.code, op->err.text, 1);
 }
 
 static void start_name(struct file_slot *s, enum client_op_kind kind)
@@ -175,24 +177,34 @@ static bool start_rmdir_top(struct load_slot *slot)
 	return true;
 }
 
+static int remove_files(struct bench_run *b, uint64_t dirs, uint64_t count, struct err *err)
+{
+	struct load_result ignored;
+	int code = run_load(b, start_unlink, count, sizeof(struct file_slot), false, &ignored, err);
+
+	if (!code)
+		code = run_load(b, start_rmdir, dirs, sizeof(struct file_slot), false, &ignored, err);
+	return code ? code : run_load(b, start_rmdir_top, 1, sizeof(struct file_slot), false, &ignored, err);
+}
+
 static int files(struct bench_run *b, struct err *err)
 {
 	uint64_t dirs = (b->options->count + FILES_PER_DIR - 1) / FILES_PER_DIR;
 	struct client_options co = {.metads = b->config.metads, .cluster = b->config.cluster, .name = "bench", .transform = b->config.transform,
 	                            .tail_bytes = b->config.tail_bytes};
-	struct load_result ignored;
+	struct load_result made = {0};
+	struct err ignored;
 	int code;
 
 	b->client = client_new(b->io, &co);
-	code = run_load(b, start_mkdir, dirs, sizeof(struct file_slot), &ignored, err);
+	code = run_load(b, start_mkdir, dirs, sizeof(struct file_slot), true, &made, err);
 	if (!code)
-		code = run_load(b, start_file, b->options->count, sizeof(struct file_slot), &b->result, err);
+		code = run_load(b, start_file, b->options->count, sizeof(struct file_slot), true, &b->result, err);
+	b->leaving = code != 0;
 	if (!code)
-		code = run_load(b, start_unlink, b->options->count, sizeof(struct file_slot), &ignored, err);
-	if (!code)
-		code = run_load(b, start_rmdir, dirs, sizeof(struct file_slot), &ignored, err);
-	if (!code)
-		code = run_load(b, start_rmdir_top, 1, sizeof(struct file_slot), &ignored, err);
+		code = remove_files(b, made.begun, b->result.begun, err);
+	else if (!cli_is_away(-err_to_errno(code)))
+		remove_files(b, made.begun, b->result.begun, &ignored);
 	client_close(b->client, stop, b);
 	io_run(b->io);
 	return code;
@@ -423,15 +435,17 @@ static int make_owner(struct bench_run *b, struct err *err)
 	return code ? code : call(b, &rpc_metad_create, &create.base, &create.id, err);
 }
 
+/* As much of it as was made. */
 static int remove_owner(struct bench_run *b, struct err *err)
 {
 	Craton__AbortRequest abort = CRATON__ABORT_REQUEST__INIT;
 	Craton__RemoveRequest remove = CRATON__REMOVE_REQUEST__INIT;
-	int code;
+	int code = 0;
 
 	abort.inode = b->inode;
 	abort.epoch = b->epoch;
-	code = call(b, &rpc_metad_abort, &abort.base, &abort.id, err);
+	if (b->inode)
+		code = call(b, &rpc_metad_abort, &abort.base, &abort.id, err);
 	remove.parent = INODE_ROOT;
 	remove.path = bytes_of(b->top);
 	remove.directory = true;
@@ -455,6 +469,7 @@ static int objects(struct bench_run *b, struct err *err)
 {
 	struct rpc_identity self = {.cluster = b->config.cluster, .role = RPC_ROLE_CLIENT, .name = "bench"};
 	struct rpc_peer_options peer = {.conns = 1, .transform = b->config.transform, .self = self};
+	struct err ignored;
 	int code;
 
 	b->session = (struct session){.io = b->io, .rng = &b->rng, .metads = rpc_replicas_new(b->io, &b->config.metads, &peer), .name = "bench", .timeout_ns = TIMEOUT_NS,
@@ -464,9 +479,11 @@ static int objects(struct bench_run *b, struct err *err)
 	sum_data(b);
 	code = make_owner(b, err);
 	if (!code)
-		code = run_load(b, start_object, b->options->count, sizeof(struct object_slot), &b->result, err);
+		code = run_load(b, start_object, b->options->count, sizeof(struct object_slot), true, &b->result, err);
 	if (!code)
 		code = remove_owner(b, err);
+	else if (!cli_is_away(-err_to_errno(code)))
+		remove_owner(b, &ignored);
 	while (!session_close(&b->session))
 		io_run(b->io);
 	session_fini(&b->session);

@@ -285,6 +285,7 @@ static int run_small(struct cli *cli, bool objects)
 	const struct values *v = cli->values;
 	struct bench_small_options o = {.count = v->meta.files, .bytes = v->bytes, .in_flight = v->meta.clients * v->meta.in_flight};
 
+	bench_catch_signals();
 	if (o.in_flight > BENCH_SMALL_IN_FLIGHT_MAX)
 		return cli_usage(cli, "--clients times --inflight is %llu, at most %d are possible", (unsigned long long)o.in_flight, BENCH_SMALL_IN_FLIGHT_MAX);
 	return objects ? bench_objects(cli, &o) : bench_small(cli, &o);
@@ -300,6 +301,7 @@ static int run_meta(struct cli *cli)
 {
 	const struct values *v = cli->values;
 
+	bench_catch_signals();
 	return bench_meta(cli, cli->word_count == 2 ? cli->words[1] : NULL, &v->meta);
 }
 
@@ -371,7 +373,7 @@ const struct cli_command cmd_bench = {
 	           "blocks (it plays the chunk servers that such commits need). On the configured store commits are left out.\n"
 	           "small creates, writes and commits whole files of --bytes; objects writes chunks alone: blocks of three plain copies that are\n"
 	           "sealed on their disks and never committed.\n"
-	           "An option of another benchmark is refused. put, get and latency take away what they wrote when they are interrupted.\n"
+	           "An option of another benchmark is refused. What is interrupted, by one ^C, takes away what it wrote.\n"
 	           "GB is 1e9 bytes; CPU seconds per GiB count the client and all daemons of a local store.\n"
 	           "JSON: bytes, seconds, gb_per_s, cpu_s_per_gib; floor has these under put, rewrite (in place), get, rebuild (bytes rebuilt).\n"
 	           "small: file_...; objects: object_...; meta: for create, stat, list (entries), allocate (blocks), commit: NAME_per_s, NAME_count, NAME_p50_ms, NAME_p99_ms, NAME_max_ms,\n"

@@ -257,13 +257,22 @@ def destinations(store):
 
 def interrupted_benches(store):
     """A benchmark that is interrupted leaves nothing."""
-    for words in (["latency", "--count", "1000000", "--file-size", "4K"], ["put", "--size", "1T"]):
+    for words in (["latency", "--count", "1000000", "--file-size", "4K"], ["put", "--size", "1T"], ["small", "--files", "1000000"],
+                  ["objects", "--files", "1000000"], ["meta", "--files", "100000000"]):
         bench = subprocess.Popen([craton_program(), "bench", *words], env=store.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        wait_until(lambda: b".bench\n" in store.run("ls", "-1", "/") or bench.poll() is not None, "the benchmark's directory")
+        wait_until(lambda: b".bench" in store.run("ls", "-1", "/") or bench.poll() is not None, "the benchmark's directory")
         bench.send_signal(signal.SIGINT)
         said = bench.communicate(timeout=120)[1]
-        if bench.returncode != FAILED or b"interrupted" not in said or b".bench\n" in store.run("ls", "-1", "/"):
+        if bench.returncode != FAILED or b"interrupted" not in said or b".bench" in store.run("ls", "-1", "/"):
             failures.append(f"bench {words[0]}, interrupted: exit {bench.returncode}, left {store.run('ls', '-r', '-1', '/')}: {said!r}")
+    folder = store.path("bench-meta")
+    os.mkdir(folder)
+    bench = subprocess.Popen([craton_program(), "bench", "meta", folder, "--files", "100000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: os.listdir(folder) or bench.poll() is not None, "the folder of a metad of its own")
+    bench.send_signal(signal.SIGINT)
+    said = bench.communicate(timeout=120)[1]
+    if bench.returncode != FAILED or b"interrupted" not in said or os.listdir(folder):
+        failures.append(f"bench meta with a metad of its own, interrupted: exit {bench.returncode}, left {os.listdir(folder)}: {said!r}")
 
 
 def interrupts(store):
