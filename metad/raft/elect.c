@@ -7,7 +7,9 @@
  * 1. One vote a term, durable before it leaves: raft_update.meta comes first.
  * 2. A vote goes to a log that is not behind the voter's own only: by last term, then by last index.
  * 3. A voter votes whether it finds itself in its latest configuration or not: it may lack the entry that made it one.
- * 4. A higher term in any message but a pre-vote makes a follower; also in an answer that refuses, or two that refuse each other would
+ * 4. A voter whose latest configuration is without it stands until that is committed: its log may be the only one that is new enough. It does not
+ *    count for itself, and leads no longer once it has committed that (Ongaro's thesis, 4.2.2).
+ * 5. A higher term in any message but a pre-vote makes a follower; also in an answer that refuses, or two that refuse each other would
  *    never learn which of them is behind.
  */
 #include "metad/raft/raft_private.h"
@@ -75,12 +77,26 @@ static void count_votes(struct raft_turn *t)
 	}
 }
 
+static bool may_stand(const struct raft_core *core)
+{
+	uint64_t id = core->options.id;
+
+	return raft__is_voter(&core->config, id) ||
+		(core->config.index > core->commit && raft__is_voter(&core->config_before, id));
+}
+
+void raft__stand_down(struct raft_turn *t)
+{
+	if (t->core->role == RAFT_LEADER && !may_stand(t->core))
+		raft__follow(t, t->core->term, 0);
+}
+
 void raft__campaign(struct raft_turn *t, bool pre, bool forced)
 {
 	struct raft_core *core = t->core;
 
 	raft__election_reset(core);
-	if (!raft__is_voter(&core->config, core->options.id) || core->term + 1 >= RAFT_TERM_MAX)
+	if (!may_stand(core) || core->term + 1 >= RAFT_TERM_MAX)
 		return;
 	core->role = pre ? RAFT_PRE_CANDIDATE : RAFT_CANDIDATE;
 	core->leader = 0;

@@ -323,8 +323,8 @@ void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event 
  * A RAFT_APPEND with append.fill: the driver has bodies up to `last` for it, and says which terms its log has from prev_index (if that is
  * not the base, whose term the core knows) to `last`. Sets prev_term, last and runs; at least one entry goes (none, if room_bytes is 0:
  * then `last` is prev_index), and perhaps fewer than offered: as many as there is room for runs. The driver sets has_config and config
- * if the last is one, and ends a message behind a configuration. False: this message is void, as the log has changed or its receiver is
- * removed; nothing else was looked at then. CHECK: a body is there, and the terms are those that the core knows.
+ * if the last is one, and ends a message behind a configuration. False: this message is void, as the log has changed; nothing else
+ * was looked at then. CHECK: a body is there, and the terms are those that the core knows.
  */
 bool raft_fill(const struct raft_core *core, struct raft_message *message, uint64_t last, const struct raft_run *runs,
 	uint32_t run_count);

@@ -33,6 +33,8 @@ void raft__on_vote(struct raft_turn *t, const struct raft_message *m);
 void raft__on_voted(struct raft_turn *t, const struct raft_message *m);
 void raft__on_timeout_now(struct raft_turn *t, const struct raft_message *m);
 void raft__elect_tick(struct raft_turn *t);
+/* Of a leader that was removed: the group goes on without it as soon as that is committed. */
+void raft__stand_down(struct raft_turn *t);
 /* A leader was heard of lately: not the time for an election. */
 bool raft__leader_is_fresh(const struct raft_core *core);
 void raft__election_reset(struct raft_core *core);

@@ -248,6 +248,7 @@ void raft_step(struct raft_core *core, uint64_t now_ms, const struct raft_event 
 			raft__campaign(t, true, false);
 		break;
 	}
+	raft__stand_down(t);
 	ret_update->commit = core->commit;
 	ret_update->role_changed = role != core->role || term != core->term || leader != core->leader;
 }

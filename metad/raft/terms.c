@@ -151,14 +151,6 @@ uint64_t raft__log_floor(const struct raft_core *core, uint64_t index, uint64_t 
 	return index;
 }
 
-static bool is_member(const struct raft_core *core, uint64_t id)
-{
-	for (uint32_t i = 0; i < core->config.count; i++)
-		if (core->config.members[i].id == id)
-			return true;
-	return false;
-}
-
 bool raft_fill(const struct raft_core *core, struct raft_message *m, uint64_t last, const struct raft_run *runs,
 	uint32_t run_count)
 {
@@ -167,9 +159,6 @@ bool raft_fill(const struct raft_core *core, struct raft_message *m, uint64_t la
 
 	CHECK(m->type == RAFT_APPEND && m->append.fill);
 	if (m->term != core->term || core->role != RAFT_LEADER || prev < core->base_index)
-		return false;
-	/* Who is removed does not hear of it: if that entry was lost elsewhere, its log would be the newest, and it would not stand for election. */
-	if (!is_member(core, m->to))
 		return false;
 	CHECK(last <= core->last_index && last >= (m->append.room_bytes ? first : prev));
 	m->append.prev_term = prev == core->base_index ? core->base_term : term_in(runs, run_count, prev);

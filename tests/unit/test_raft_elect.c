@@ -173,7 +173,56 @@ START_TEST(test_removed_server_disturbs_nobody)
 }
 END_TEST
 
+/* Replica 1 has the entry that removes it, behind two of its own; the group without it: 2 and 3. */
+static void told_of_removal(uint64_t commit)
+{
+	struct raft_message m = from(2, RAFT_APPEND, 2);
+
+	founded(3);
+	m.append.prev_index = m.append.prev_term = 1;
+	m.append.last = 3;
+	m.append.commit = commit;
+	m.append.run_count = 1;
+	m.append.runs[0] = (struct raft_run){2, 2};
+	m.append.has_config = true;
+	m.append.config = (struct raft_config){
+		.index = 3, .count = 2, .last_id = 3, .members = {{.id = 2, .voter = true}, {.id = 3, .voter = true}}};
+	receive(&m);
+	persisted(3);
+	ck_assert_uint_eq(core.config.count, 2);
+}
+
+/* That entry may be on no other disk, and no other log as new as this one: nobody else could be elected. */
+START_TEST(test_who_is_removed_stands_until_that_is_committed)
+{
+	told_of_removal(3);
+	for (int i = 0; i < 20; i++) {
+		tick(ELECTION_MS);
+		ck_assert_uint_eq(u.message_count, 0);
+	}
+	told_of_removal(2);
+	tick(2 * ELECTION_MS);
+	ck_assert_int_eq(core.role, RAFT_PRE_CANDIDATE);
+	voted(2, 3, true, true);
+	ck_assert_int_eq(core.role, RAFT_PRE_CANDIDATE); /* it does not count for itself */
+	voted(3, 3, true, true);
+	ck_assert_int_eq(core.role, RAFT_CANDIDATE);
+	voted(2, 3, false, true);
+	ck_assert_int_eq(core.role, RAFT_CANDIDATE);
+	voted(3, 3, false, true);
+	ck_assert_int_eq(core.role, RAFT_LEADER);
+	persisted(4);
+	appended(2, 3, 4);
+	ck_assert_uint_eq(core.commit, 2); /* nor for the commit */
+	ck_assert_int_eq(core.role, RAFT_LEADER);
+	appended(3, 3, 4);
+	ck_assert_uint_eq(u.commit, 4);
+	ck_assert_int_eq(core.role, RAFT_FOLLOWER); /* the others go on */
+	ck_assert(u.role_changed);
+}
+END_TEST
+
 UNIT_MAIN("raft_elect", test_pre_vote_changes_nothing, test_who_hears_a_leader_does_not_vote,
 	test_vote_goes_to_a_log_that_is_not_behind, test_one_vote_a_term, test_votes_of_an_older_term_do_not_count,
 	test_refusal_tells_the_term, test_leader_without_quorum_steps_down, test_who_is_no_voter_votes,
-	test_removed_server_disturbs_nobody)
+	test_removed_server_disturbs_nobody, test_who_is_removed_stands_until_that_is_committed)
