@@ -22,6 +22,7 @@
 #include "common/base/units.h"
 
 #define CONNECT_TIMEOUT_MS 3000ull
+#define LED_TIMEOUT_MS 2500ull /* in which a group that can elect a leader mostly has one */
 #define GROUP_CONNECT_TIMEOUT_MS 10000ull /* one may have died just now: the others elect another leader within some seconds */
 
 enum { DIR_PAGE_ENTRIES = 256 };
@@ -583,14 +584,30 @@ int cr_meta_backup(struct cr_store *store, int (*each)(const void *data, size_t 
 	return code;
 }
 
-int cr_meta_members(struct cr_store *store, enum cr_meta_action action, const char *member, struct cr_members *ret_members)
+static struct api_call *members_call(uint32_t flags, const char *member, struct cr_members *ret_members)
 {
 	struct api_call *c = api__call_new(CLIENT_MEMBERS, NULL);
 
-	c->op.flags = action;
+	c->op.flags = flags;
 	c->op.setting = member;
 	c->op.members = ret_members;
+	return c;
+}
+
+/* Who knows of no leader may have been removed, or wait to be added, and not know better: its word counts if there is no other. */
+static int members_said(struct cr_store *store, struct cr_members *ret_members)
+{
+	struct api_call *c = members_call(CR_META_SAY | CLIENT_MEMBERS_LED, NULL, ret_members);
+
+	c->op.timeout_ns = LED_TIMEOUT_MS * 1000000;
 	return api__run_and_free(store, c);
+}
+
+int cr_meta_members(struct cr_store *store, enum cr_meta_action action, const char *member, struct cr_members *ret_members)
+{
+	if (action == CR_META_SAY && members_said(store, ret_members) == 0)
+		return 0;
+	return api__run_and_free(store, members_call(action, member, ret_members));
 }
 
 int cr_server_maintenance(struct cr_store *store, const char *server, uint64_t for_ms)

@@ -54,6 +54,8 @@ enum client_op_kind {
 enum { CLIENT_WRITE_COPY = 1 };
 /* client_op.flags of CLIENT_GC. */
 enum { CLIENT_GC_START = 1 };
+/* client_op.flags of CLIENT_MEMBERS, beside the action: who knows of no leader does not answer. */
+enum { CLIENT_MEMBERS_LED = 1 << 16 };
 /* client_op.flags of CLIENT_READ: read on ahead if reads are sequential. */
 enum { CLIENT_READ_AHEAD = 1 };
 

@@ -37,7 +37,8 @@ static int make_maintenance(struct name_call *n)
 static int make_members(struct name_call *n)
 {
 	craton__members_request__init(&n->request.members);
-	n->request.members.action = n->op->flags;
+	n->request.members.action = n->op->flags & ~(uint32_t)CLIENT_MEMBERS_LED;
+	n->request.members.led = (n->op->flags & CLIENT_MEMBERS_LED) != 0;
 	if (n->op->setting)
 		n->request.members.member = (char *)(uintptr_t)n->op->setting;
 	return 0;

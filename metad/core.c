@@ -342,6 +342,7 @@ static int open_ledger(struct metad *md, struct err *err)
 		.cluster = md->options.cluster,
 		.group = &md->options.group,
 		.self = identity(md),
+		.listen = md->options.listen,
 		.secret = md->options.secret,
 		.transform = md->options.transform,
 		.apply = metad__apply,

@@ -238,8 +238,14 @@ struct metad_backup {
 struct metad_members {
 	struct rpc_req *req; /* NULL: nothing is under way, or nobody waits for it */
 	bool busy;
-	uint64_t id; /* of who is added */
+	uint32_t action; /* that is under way, and what it was said to be done to */
+	char word[80];
+	uint64_t id; /* of who is added or removed */
 	struct io_addr addr;
+	struct { /* the last one here */
+		uint64_t id;
+		struct io_addr addr;
+	} removed;
 	struct ledger_change change;
 	char texts[RAFT_MEMBERS_MAX][IO_ADDR_TEXT_BYTES], *addrs[RAFT_MEMBERS_MAX]; /* of metad__members_addrs */
 };

@@ -55,6 +55,7 @@ struct ledger_options {
 	const struct metad_group *group; /* id 0: one log */
 	/* Of a group: who is heard and spoken to. */
 	struct rpc_identity self;
+	struct io_addr listen;
 	const uint8_t *secret; /* AUTH_SECRET_BYTES; borrowed for the call */
 	const struct rpc_transform *transform;
 	/* entry: NULL if it was not submitted here, or nobody waits for it any more. A failure ends the ledger. */
@@ -116,6 +117,7 @@ struct ledger_member {
 	enum ledger_member_state state; /* of others: as a leader sees it, else not known unless it was heard */
 	uint64_t silent_ms; /* of others */
 	uint64_t match;     /* that is durable there; 0: not known */
+	uint64_t answered;  /* the last probe of a leader (raft_peer.read_seq) that it has answered; of itself: any */
 };
 
 struct ledger_view {
@@ -132,19 +134,27 @@ void ledger_view(const struct ledger *ledger, struct ledger_view *ret_view);
 uint64_t ledger_successor(const struct ledger_view *view);
 /* Likewise: 0, or a learner that is to vote now: it is up, and has all that the leader had, `before`, when it looked last. */
 uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before);
-/* Likewise: would the voters that are up be a majority still, if that one did not belong to them? */
-bool ledger_bears_removal(const struct ledger_view *view, uint64_t id);
+/*
+ * Likewise: have most of those that would vote after this removal or promotion, and the one that is promoted, answered the probe `since` or a
+ * later one? What changes nobody's vote is always borne.
+ */
+bool ledger_bears(const struct ledger_view *view, enum raft_change what, uint64_t id, uint64_t since);
 
 /* Of who leads a group: asks who is to become member `id` whether it would; as raft_links_invite. */
 int ledger_invite(struct ledger *ledger, uint64_t id, const struct io_addr *addr, void (*done)(void *ctx, int status), void *ctx);
 
 struct ledger_change {
-	/* 0: committed. As of replica_submit; ERR_STOPPED also: it leads no longer, and whether the group will change is not known. */
+	/*
+	 * 0: committed. As of replica_submit; ERR_STOPPED also: it leads no longer, and whether the group will change is not known. ERR_TIMEDOUT: it
+	 * was not tried, as most of those that would vote then do not answer.
+	 */
 	void (*done)(struct ledger_change *change, int code);
 	/* private */
 	struct ledger *ledger;
 	struct list link;
 	struct replica_submit submit;
+	bool asks; /* not submitted yet: who would vote then is asked first */
+	uint64_t since, until_ns;
 	struct raft_member known[RAFT_MEMBERS_MAX + 1];
 };
 /* Of who leads a group: ADD_LEARNER (addr: where it is) or REMOVE. Learners are promoted by who leads, as soon as they have caught up. */
@@ -170,9 +180,13 @@ struct ledger {
 	uint8_t secret[AUTH_SECRET_BYTES];
 	struct list changes;     /* likewise, of the group itself */
 	struct ledger_change promotion;
+	struct replica_read ask; /* for those that ask first */
 	struct io_op look; /* a leader's, at those that catch up */
 	uint64_t look_last; /* last index, when it looked last */
-	bool promoting, waits, closing, links_closed;
+	struct ledger_change move;
+	struct io_addr own; /* where others find this replica; family 0: only the log says it */
+	uint32_t knocks;
+	bool promoting, moving, asking, waits, closing, links_closed;
 	bool resigned;
 	uint64_t leads_since_ns; /* what was heard before it says nothing of who is silent */
 	struct {
@@ -195,6 +209,7 @@ void ledger__group_abandon(struct ledger *l);
 void ledger__group_resign(struct ledger *l);
 bool ledger__group_hand_over(struct ledger *l);
 void ledger__finish_close(struct ledger *l);
+void ledger__members_start(struct ledger *l);
 void ledger__members_role(struct ledger *l);
 void ledger__members_close(struct ledger *l); /* ledger__group_quiet is called when the last look has ended */
 void ledger__group_quiet(struct ledger *l);

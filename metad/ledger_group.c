@@ -45,13 +45,19 @@ static struct io_addr addr_of(const struct ledger *l, const struct raft_member *
 	return raft_place_get(member->place, &addr) ? addr : founder_addr(l, member->id);
 }
 
+/* Of this one what its configuration says, of others what they say themselves, else what the log does. */
 struct io_addr ledger_member_addr(const struct ledger *l, uint64_t id)
 {
 	const struct raft_core *core = l->replica ? replica_core(l->replica) : NULL;
+	struct io_addr addr;
 
-	for (uint32_t i = 0; core && i < core->config.count; i++)
-		if (core->config.members[i].id == id)
-			return addr_of(l, &core->config.members[i]);
+	for (uint32_t i = 0; core && i < core->config.count; i++) {
+		if (core->config.members[i].id != id)
+			continue;
+		if (id == l->group.id && l->own.family)
+			return l->own;
+		return l->links && raft_links_said(l->links, id, &addr) ? addr : addr_of(l, &core->config.members[i]);
+	}
 	return (struct io_addr){0};
 }
 
@@ -66,14 +72,15 @@ static void on_config(void *ctx, const struct raft_config *config)
 }
 
 /* Once. One that was, and has heard nothing since, may be invited again. */
-static int on_invited(void *ctx)
+static int on_invited(void *ctx, bool now)
 {
 	struct ledger *l = ctx;
 	const struct raft_core *core = replica_core(l->replica);
 
 	if (!l->waits || l->closing || (core && (core->term || core->last_index)))
 		return ERR_EXIST;
-	raft_links_attach(l->links, l->replica);
+	if (now)
+		raft_links_attach(l->links, l->replica);
 	return 0;
 }
 
@@ -255,12 +262,22 @@ static void members(const struct ledger *l, struct raft_config *config)
 		config->members[i] = (struct raft_member){.id = i + 1, .voter = true};
 }
 
+/* An address that this replica listens on and that its configuration names is where others find it. One of them alone may be for this host only. */
+static struct io_addr own_addr(const struct ledger *l)
+{
+	for (uint32_t i = 0; i < l->group.members.count; i++)
+		if (io_addr_equal(&l->group.members.addrs[i], &l->options.listen))
+			return l->options.listen;
+	return (struct io_addr){0};
+}
+
 static void open_links(struct ledger *l)
 {
 	const struct raft_links_options o = {.self = l->options.self,
 		.id = l->group.id,
 		.secret = l->secret,
 		.transform = l->options.transform,
+		.own = l->own,
 		.invited = on_invited,
 		.ctx = l};
 
@@ -322,7 +339,9 @@ void ledger__group_abandon(struct ledger *l)
 
 void ledger__group_start(struct ledger *l)
 {
+	l->own = own_addr(l);
 	open_links(l);
+	ledger__members_start(l);
 	if (!l->waits)
 		raft_links_attach(l->links, l->replica);
 	replica_start(l->replica);

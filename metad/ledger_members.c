@@ -4,14 +4,20 @@
  * of the others than that they belong to the group.
  *
  * How it changes: who is to be added is invited first (so that it is there, is empty, and has the number that comes next), then gets the log as a
- * learner, and is promoted by whoever leads when it has caught up. A change that is let go of because another leads may come to be all the same.
+ * learner, and is promoted by whoever leads when it has caught up. What changes who counts is submitted when most of those who will count have
+ * answered a probe that left after the change was asked for: who died a second ago still seems to be up, and the group could be left without
+ * a majority. Who would have to answer and does not within ASK_MS has it refused.
+ *
+ *     ledger_change -> asked (on_asked, on_look: again) --ledger_bears--> submitted -> done
+ * A change that is let go of because another leads may come to be all the same.
  */
 #include "metad/ledger.h"
 
 #include "common/base/check.h"
+#include "metad/raft_codec.h"
 #include "metad/raft_links.h"
 
-enum { LOOK_MS = 200 };
+enum { LOOK_MS = 200, ASK_MS = 2000, KNOCK_LOOKS = 5 };
 static const uint64_t ms_ns = 1000000;
 
 static void view_of_one(const struct ledger *l, struct ledger_view *view)
@@ -31,11 +37,13 @@ static void see(const struct ledger *l, const struct raft_core *core, struct led
 	if (m->id == core->options.id) {
 		m->state = LEDGER_MEMBER_UP;
 		m->match = core->persisted;
+		m->answered = UINT64_MAX;
 		return;
 	}
 	heard_ns = l->links ? raft_links_heard_ns(l->links, m->id) : 0;
 	if (core->role == RAFT_LEADER) {
 		m->match = peer->match;
+		m->answered = peer->read_seq;
 		heard_ns = heard_ns > l->leads_since_ns ? heard_ns : l->leads_since_ns;
 	}
 	m->silent_ms = heard_ns ? (now_ns - heard_ns) / ms_ns : 0;
@@ -98,21 +106,24 @@ uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before)
 	return 0;
 }
 
-bool ledger_bears_removal(const struct ledger_view *view, uint64_t id)
+bool ledger_bears(const struct ledger_view *view, enum raft_change what, uint64_t id, uint64_t since)
 {
-	uint32_t voters = 0, up = 0;
+	uint32_t voters = 0, answered = 0;
 
 	for (uint32_t i = 0; i < view->count; i++) {
 		const struct ledger_member *m = &view->members[i];
+		bool is_it = m->id == id, answers = m->answered >= since;
 
-		if (m->id == id && !m->voter)
+		if (is_it && what == RAFT_REMOVE && !m->voter)
 			return true;
-		if (m->id == id || !m->voter)
+		if (is_it && what == RAFT_PROMOTE && !answers)
+			return false;
+		if (is_it ? what == RAFT_REMOVE : !m->voter)
 			continue;
 		voters++;
-		up += m->state == LEDGER_MEMBER_UP;
+		answered += answers;
 	}
-	return up >= voters / 2 + 1;
+	return answered >= voters / 2 + 1;
 }
 
 /* ---- changes ---- */
@@ -150,29 +161,97 @@ static uint32_t known_members(const struct ledger *l, struct ledger_change *chan
 	return count;
 }
 
+static void submit(struct ledger *l, struct ledger_change *change)
+{
+	change->asks = false;
+	if (replica_submit(l->replica, &change->submit) != 0)
+		CHECK_UNREACHABLE(); /* they are few; one that has failed says so by on_stop */
+}
+
+static void submit_borne(struct ledger *l)
+{
+	struct ledger_view view;
+
+	ledger_view(l, &view);
+	LIST_FOREACH(it, &l->changes) {
+		struct ledger_change *change = LIST_ENTRY(it, struct ledger_change, link);
+
+		if (change->asks && ledger_bears(&view, change->submit.change, change->submit.member, change->since))
+			submit(l, change);
+	}
+}
+
+/* Most of who counts now has answered; the others may a little later. */
+static void on_asked(struct replica_read *read, int code)
+{
+	struct ledger *l = CONTAINER_OF(read, struct ledger, ask);
+
+	l->asking = false;
+	if (code == 0 && l->role.leads && !l->closing)
+		submit_borne(l);
+}
+
+static void ask(struct ledger *l)
+{
+	if (l->asking)
+		return;
+	l->ask = (struct replica_read){.done = on_asked};
+	l->asking = replica_read(l->replica, &l->ask) == 0;
+}
+
 void ledger_change(struct ledger *l, struct ledger_change *change, enum raft_change what, uint64_t id, const struct io_addr *addr)
 {
 	CHECK(l->group.id && l->role.leads);
 	change->ledger = l;
 	change->submit = (struct replica_submit){.change = what, .member = id, .known = change->known, .done = on_change_done};
 	change->submit.known_count = known_members(l, change, id, addr);
+	change->asks = what == RAFT_PROMOTE || what == RAFT_REMOVE;
+	change->since = replica_core(l->replica)->read_seq + 1; /* of the next probe that leaves */
+	change->until_ns = io_now_ns(l->io) + ASK_MS * ms_ns;
 	list_push_back(&l->changes, &change->link);
-	if (replica_submit(l->replica, &change->submit) != 0)
-		CHECK_UNREACHABLE(); /* they are few; one that has failed says so by on_stop */
+	if (change->asks)
+		ask(l);
+	else
+		submit(l, change);
+}
+
+static struct ledger_change *overdue(struct ledger *l)
+{
+	LIST_FOREACH(it, &l->changes) {
+		struct ledger_change *change = LIST_ENTRY(it, struct ledger_change, link);
+
+		if (change->asks && io_now_ns(l->io) >= change->until_ns)
+			return change;
+	}
+	return NULL;
+}
+
+/* A letter may be lost, and who answers may be slow. */
+static void ask_again(struct ledger *l)
+{
+	struct ledger_change *change;
+
+	submit_borne(l);
+	while ((change = overdue(l))) {
+		list_remove(&change->link);
+		change->done(change, ERR_TIMEDOUT);
+	}
+	LIST_FOREACH(it, &l->changes)
+		if (LIST_ENTRY(it, struct ledger_change, link)->asks)
+			ask(l);
 }
 
 static void let_go(struct ledger *l, struct ledger_change *change)
 {
 	int code = change->submit.index ? ERR_STOPPED : ERR_NOT_LEADER;
 
-	replica_withdraw(l->replica, &change->submit);
+	if (!change->asks)
+		replica_withdraw(l->replica, &change->submit);
 	list_remove(&change->link);
 	change->done(change, code);
 }
 
 /* ---- those that catch up ---- */
-
-static void arm(struct ledger *l);
 
 /* It is tried again with the next look, whatever came of it. */
 static void on_promoted(struct ledger_change *change, int code)
@@ -181,26 +260,84 @@ static void on_promoted(struct ledger_change *change, int code)
 	change->ledger->promoting = false;
 }
 
+static void promote(struct ledger *l, const struct ledger_view *view)
+{
+	uint64_t id = l->promoting ? 0 : ledger_promotes(view, l->look_last);
+
+	l->look_last = view->last;
+	if (!id)
+		return;
+	l->promoting = true;
+	l->promotion.done = on_promoted;
+	ledger_change(l, &l->promotion, RAFT_PROMOTE, id, NULL);
+}
+
+/* ---- those that are elsewhere ---- */
+
+static void on_moved(struct ledger_change *change, int code)
+{
+	(void)code;
+	change->ledger->moving = false;
+}
+
+/* What the log says wrong is said anew; what it does not say yet, the next change says. */
+static void correct(struct ledger *l, const struct ledger_view *view)
+{
+	const struct raft_core *core = replica_core(l->replica);
+	struct io_addr addr;
+
+	for (uint32_t i = 0; !l->moving && !view->changes && i < view->count; i++) {
+		const struct ledger_member *m = &view->members[i];
+
+		if (!raft_place_get(core->config.members[i].place, &addr) || io_addr_equal(&addr, &m->addr))
+			continue;
+		l->moving = true;
+		l->move.done = on_moved;
+		ledger_change(l, &l->move, RAFT_MOVE, m->id, NULL);
+	}
+}
+
+/* Who has no leader, or leads and does not hear all, says where it is at one of the places that the configuration names, at each in turn. */
+static void knock(struct ledger *l, const struct ledger_view *view)
+{
+	const struct rpc_addrs *places = &l->group.members;
+	uint64_t ids[RAFT_MEMBERS_MAX];
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < view->count && (!view->leader || l->role.leads); i++)
+		if (view->members[i].id != view->id && view->members[i].state != LEDGER_MEMBER_UP)
+			ids[count++] = view->members[i].id;
+	if (count == 0 || places->count == 0) {
+		raft_links_knock(l->links, NULL, NULL, 0);
+		return;
+	}
+	if (l->knocks++ % KNOCK_LOOKS == 0)
+		raft_links_knock(l->links, &places->addrs[l->knocks / KNOCK_LOOKS % places->count], ids, count);
+}
+
+/* ---- looks ---- */
+
+static void arm(struct ledger *l);
+
 static void on_look(struct io_op *op)
 {
 	struct ledger *l = CONTAINER_OF(op, struct ledger, look);
 	struct ledger_view view;
-	uint64_t id;
 
 	if (l->closing) {
 		ledger__group_quiet(l);
 		return;
 	}
-	if (op->result || !l->role.leads)
+	if (op->result)
 		return;
+	if (l->role.leads)
+		ask_again(l);
 	ledger_view(l, &view);
-	id = l->promoting ? 0 : ledger_promotes(&view, l->look_last);
-	l->look_last = view.last;
-	if (id) {
-		l->promoting = true;
-		l->promotion.done = on_promoted;
-		ledger_change(l, &l->promotion, RAFT_PROMOTE, id, NULL);
+	if (l->role.leads) {
+		promote(l, &view);
+		correct(l, &view);
 	}
+	knock(l, &view);
 	arm(l);
 }
 
@@ -210,14 +347,18 @@ static void arm(struct ledger *l)
 	io_submit(l->io, &l->look);
 }
 
+void ledger__members_start(struct ledger *l)
+{
+	l->look_last = UINT64_MAX;
+	arm(l);
+}
+
 void ledger__members_role(struct ledger *l)
 {
 	while (!l->role.leads && !list_empty(&l->changes))
 		let_go(l, LIST_ENTRY(l->changes.next, struct ledger_change, link));
-	if (!l->role.leads || io_pending(&l->look))
-		return;
-	l->look_last = UINT64_MAX;
-	arm(l);
+	if (!l->role.leads)
+		l->look_last = UINT64_MAX;
 }
 
 void ledger__members_close(struct ledger *l)

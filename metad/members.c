@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * members: the group of metads, for an operator: who is in it and how far each is, and what he asks of it. One thing at a time.
+ * members: the group of metads, for an operator: who is in it and how far each is, and what he asks of it. One thing at a time. What
+ * takes longer than the client waits for one attempt is asked again, by the same client in the same words: who asks last gets the answer, and what
+ * was done already is done (was_added, was_removed).
  *
  * Who leads answers from what it knows at that moment; it does not ask a majority before, as other requests do: when there is none, this is what
  * an operator looks at. For the same reason one that knows of no leader answers, too, with its own view.
@@ -149,18 +151,35 @@ static void on_transferred(void *ctx, int code)
 		answer(md, req, 0, "");
 }
 
-/* By name, number or address; NULL: there is none. */
-static const struct ledger_member *find(struct metad *md, const struct ledger_view *view, const char *text)
+/* Of a name or number of a member; 0: it is none. */
+static uint64_t number_of(const char *text)
 {
+	static const char prefix[] = "metad-";
+	uint64_t number = 0;
+
+	if (!strncmp(text, prefix, sizeof(prefix) - 1))
+		text += sizeof(prefix) - 1;
+	if (!*text || strlen(text) > 18)
+		return 0;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9')
+			return 0;
+		number = number * 10 + (uint64_t)(*text - '0');
+	}
+	return number;
+}
+
+/* By name, number or address, however that is written; NULL: there is none. */
+static const struct ledger_member *find(const struct ledger_view *view, const char *text)
+{
+	uint64_t number = number_of(text);
+	struct io_addr addr;
+	bool is_addr = io_addr_parse(text, &addr) == 0;
+
 	for (uint32_t i = 0; i < view->count; i++) {
 		const struct ledger_member *m = &view->members[i];
-		char name[METAD_MEMBER_NAME_BYTES], addr[IO_ADDR_TEXT_BYTES] = "", number[24];
 
-		metad__member_name(md, m->id, name);
-		snprintf(number, sizeof(number), "%llu", (unsigned long long)m->id);
-		if (m->addr.family)
-			io_addr_format(&m->addr, addr);
-		if (!strcmp(text, name) || !strcmp(text, number) || !strcmp(text, addr))
+		if (number ? m->id == number : is_addr && io_addr_equal(&m->addr, &addr))
 			return m;
 	}
 	return NULL;
@@ -186,7 +205,7 @@ static void no_such_member(struct metad *md, struct rpc_req *req, const char *me
 
 static void transfer(struct metad *md, struct rpc_req *req, const struct ledger_view *view, const char *member)
 {
-	const struct ledger_member *m = *member ? find(md, view, member) : NULL;
+	const struct ledger_member *m = *member ? find(view, member) : NULL;
 	char text[TEXT_BYTES];
 
 	if (*member && !m) {
@@ -227,24 +246,30 @@ static void snapshot(struct metad *md, struct rpc_req *req)
 
 /* ---- changes of the group ---- */
 
+static void leave(struct metad *md, struct rpc_req *req);
+
 static void on_changed(struct ledger_change *change, int code)
 {
 	struct metad *md = CONTAINER_OF(change, struct metad, members.change);
 	struct rpc_req *req = taken(md);
 
+	if (code == 0 && md->members.action == ACTION_REMOVE) {
+		md->members.removed.id = md->members.id;
+		md->members.removed.addr = md->members.addr;
+	}
 	if (!req)
 		return;
-	if (code == ERR_BUSY)
+	if (code == ERR_BUSY && md->members.id == md->options.group.id)
+		leave(md, req);
+	else if (code == ERR_TIMEDOUT)
+		answer(md, req, ERR_BUSY,
+			"without it most of the others would not answer, and nothing could be changed any more: start those that are down, or remove them first");
+	else if (code == ERR_BUSY)
 		answer(md, req, code, "the last change of the group is not durable on most of it yet: try again");
 	else if (code)
 		rpc_reply_status(req, code);
 	else
 		answer(md, req, 0, "");
-}
-
-static bool is_at(const struct ledger_member *m, const struct io_addr *addr)
-{
-	return m->addr.family == addr->family && m->addr.port == addr->port && memcmp(m->addr.ip, addr->ip, sizeof(addr->ip)) == 0;
 }
 
 /* What stands against any change; 0: nothing. ret_text names it. */
@@ -263,10 +288,30 @@ static int unsettled(const struct ledger_view *view, char ret_text[TEXT_BYTES])
 	return ERR_BUSY;
 }
 
+/* The last one that was, and it is there. */
+static bool was_added(const struct ledger_view *view, const struct io_addr *addr)
+{
+	for (uint32_t i = 0; i < view->count; i++)
+		if (view->members[i].id + 1 == view->next_id && io_addr_equal(&view->members[i].addr, addr))
+			return view->members[i].state != LEDGER_MEMBER_DOWN;
+	return false;
+}
+
+/* Numbers are given once: who had one and is no member was removed. Where it was is known of the last one only. */
+static bool was_removed(const struct metad *md, const struct ledger_view *view, const char *text)
+{
+	uint64_t number = number_of(text);
+	struct io_addr addr;
+
+	if (number)
+		return number < view->next_id;
+	return md->members.removed.id && io_addr_parse(text, &addr) == 0 && io_addr_equal(&md->members.removed.addr, &addr);
+}
+
 static int check_add(const struct ledger_view *view, const struct io_addr *addr, char ret_text[TEXT_BYTES])
 {
 	for (uint32_t i = 0; i < view->count; i++) {
-		if (!is_at(&view->members[i], addr))
+		if (!io_addr_equal(&view->members[i].addr, addr))
 			continue;
 		snprintf(ret_text, TEXT_BYTES, "metad-%llu of this group has that address: one that lost its directory is removed first, and comes back as metad-%llu",
 			(unsigned long long)view->members[i].id, (unsigned long long)view->next_id);
@@ -318,6 +363,10 @@ static void add(struct metad *md, struct rpc_req *req, const struct ledger_view 
 		answer(md, req, ERR_INVAL, "who is to be added is named by its address, IP:PORT");
 		return;
 	}
+	if (was_added(view, &addr)) {
+		answer(md, req, 0, "");
+		return;
+	}
 	code = check_add(view, &addr, text);
 	if (code) {
 		answer(md, req, code, text);
@@ -346,10 +395,14 @@ static void on_left(void *ctx, int code)
 		rpc_reply_status(req, code);
 }
 
-static void leave(struct metad *md, struct rpc_req *req, const struct ledger_view *view)
+/* Nobody removes himself. */
+static void leave(struct metad *md, struct rpc_req *req)
 {
-	uint64_t to = ledger_successor(view);
+	struct ledger_view view;
+	uint64_t to;
 
+	ledger_view(md->ledger, &view);
+	to = ledger_successor(&view);
 	if (!to)
 		answer(md, req, ERR_BUSY, "it leads, and no other metad answers that could take over: start one again first");
 	else if (ledger_transfer(md->ledger, to, on_left, md))
@@ -370,18 +423,19 @@ static int check_remove(const struct ledger_view *view, const struct ledger_memb
 		snprintf(ret_text, TEXT_BYTES, "it is the only metad that votes: without it there is no store");
 		return ERR_INVAL;
 	}
-	if (ledger_bears_removal(view, m->id))
-		return unsettled(view, ret_text);
-	snprintf(ret_text, TEXT_BYTES, "without it most of the others would not answer, and nothing could be changed any more: start those that are down, or remove them first");
-	return ERR_BUSY;
+	return unsettled(view, ret_text);
 }
 
 static void remove_member(struct metad *md, struct rpc_req *req, const struct ledger_view *view, const char *member)
 {
-	const struct ledger_member *m = find(md, view, member);
+	const struct ledger_member *m = find(view, member);
 	char text[TEXT_BYTES];
 	int code;
 
+	if (!m && was_removed(md, view, member)) {
+		answer(md, req, 0, "");
+		return;
+	}
 	if (!m) {
 		no_such_member(md, req, member);
 		return;
@@ -389,10 +443,10 @@ static void remove_member(struct metad *md, struct rpc_req *req, const struct le
 	code = check_remove(view, m, text);
 	if (code) {
 		answer(md, req, code, text);
-	} else if (m->id == view->id) {
-		leave(md, req, view);
 	} else {
 		take(md, req);
+		md->members.id = m->id;
+		md->members.addr = m->addr;
 		md->members.change.done = on_changed;
 		ledger_change(md->ledger, &md->members.change, RAFT_REMOVE, m->id, NULL);
 	}
@@ -405,17 +459,44 @@ static bool is_elsewhere(const struct metad *md, const Craton__MembersRequest *m
 {
 	if (md->options.group.id == 0 || md->role.leads)
 		return false;
-	return msg->action != ACTION_SAY || (md->role.leader && md->role.leader != md->options.group.id);
+	if (msg->action != ACTION_SAY)
+		return true;
+	return md->role.leader ? md->role.leader != md->options.group.id : msg->led;
+}
+
+static bool is_under_way(const struct metad_members *members, const Craton__MembersRequest *msg)
+{
+	return members->busy && members->req && members->action == msg->action && !strcmp(members->word, msg->member);
+}
+
+static void answer_this_one(struct metad_members *members, struct rpc_req *req)
+{
+	rpc_reply_status(members->req, ERR_AGAIN);
+	members->req = req;
+}
+
+/* Of what is under way from here on. */
+static void note(struct metad_members *members, const Craton__MembersRequest *msg)
+{
+	members->action = msg->action;
+	snprintf(members->word, sizeof(members->word), "%s", msg->member);
 }
 
 static void act(struct metad *md, struct rpc_req *req, const Craton__MembersRequest *msg)
 {
 	struct ledger_view view;
 
+	if (is_under_way(&md->members, msg)) {
+		answer_this_one(&md->members, req);
+		return;
+	}
 	ledger_view(md->ledger, &view);
-	if (md->members.busy)
+	if (md->members.busy) {
 		answer(md, req, ERR_BUSY, "something else is being done with the group: wait for it to end");
-	else if (msg->action == ACTION_SNAPSHOT)
+		return;
+	}
+	note(&md->members, msg);
+	if (msg->action == ACTION_SNAPSHOT)
 		snapshot(md, req);
 	else if (!view.id)
 		answer(md, req, ERR_INVAL, "this store has one metad, which is no member of a group: docs/groups.md says how it becomes one");

@@ -8,7 +8,7 @@
 #include "common/base/mem.h"
 #include "common/rpc/auth.h"
 
-enum { TYPE_ASK = 32, TYPE_PART = 33, TYPE_INVITATION = 34 };
+enum { TYPE_ASK = 32, TYPE_PART = 33, TYPE_INVITATION = 34, TYPE_KNOCK = 35 };
 
 static const uint8_t nowhere[RAFT_PLACE_BYTES];
 
@@ -35,6 +35,26 @@ void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to,
 	CHECK(!w.failed);
 	hmac_update(&h, head, w.len);
 	hmac_update(&h, letter.data, letter.len);
+	hmac_fini(&h, ret_mac);
+}
+
+void raft_codec_sign_answer(const struct raft_codec *codec, const struct raft_letter *invitation, int status,
+	const uint8_t nonce[RAFT_NONCE_BYTES], uint8_t ret_mac[HMAC_BYTES])
+{
+	struct hmac h = {codec->key.inner, codec->key.outer};
+	uint8_t answer[6 + 16 + 8 + 8 + 1 + 2 * RAFT_NONCE_BYTES];
+	struct wcursor w;
+
+	wcursor_init(&w, answer, sizeof(answer));
+	wcursor_bytes(&w, "answer", 6);
+	wcursor_bytes(&w, codec->cluster.bytes, sizeof(codec->cluster.bytes));
+	wcursor_u64(&w, invitation->to);
+	wcursor_u64(&w, invitation->from);
+	wcursor_u8(&w, status == 0);
+	wcursor_bytes(&w, invitation->challenge, RAFT_NONCE_BYTES);
+	wcursor_bytes(&w, nonce, RAFT_NONCE_BYTES);
+	CHECK(!w.failed);
+	hmac_update(&h, answer, w.len);
 	hmac_fini(&h, ret_mac);
 }
 
@@ -204,6 +224,15 @@ static void pack_part(struct packing *p, const struct replica_part *part)
 	p->letter.part = &p->part;
 }
 
+static void pack_invitation(struct packing *p, const struct raft_letter *l)
+{
+	static const uint8_t unknown[RAFT_NONCE_BYTES];
+
+	p->letter.type = TYPE_INVITATION;
+	p->letter.nonce = bytes_of(l->nonce, memcmp(l->nonce, unknown, RAFT_NONCE_BYTES) ? RAFT_NONCE_BYTES : 0);
+	p->letter.challenge = bytes_of(l->challenge, RAFT_NONCE_BYTES);
+}
+
 int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_t *ret_len)
 {
 	struct packing *p = MEM_NEW(struct packing);
@@ -217,7 +246,9 @@ int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_
 	else if (letter->kind == RAFT_LETTER_ASK)
 		pack_ask(p, &letter->ask);
 	else if (letter->kind == RAFT_LETTER_INVITATION)
-		p->letter.type = TYPE_INVITATION;
+		pack_invitation(p, letter);
+	else if (letter->kind == RAFT_LETTER_KNOCK)
+		p->letter.type = TYPE_KNOCK;
 	else
 		pack_part(p, &letter->part);
 	len = protobuf_c_message_get_packed_size(&p->letter.base);
@@ -355,6 +386,16 @@ static int unpack_part(const Craton__RaftPart *from, struct replica_part *part)
 	return 0;
 }
 
+static int unpack_invitation(const Craton__RaftLetter *from, struct raft_letter *l)
+{
+	if ((from->nonce.len != 0 && from->nonce.len != RAFT_NONCE_BYTES) || from->challenge.len != RAFT_NONCE_BYTES)
+		return ERR_PROTO;
+	if (from->nonce.len)
+		memcpy(l->nonce, from->nonce.data, RAFT_NONCE_BYTES);
+	memcpy(l->challenge, from->challenge.data, RAFT_NONCE_BYTES);
+	return 0;
+}
+
 static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
 {
 	if (unpack_place(&from->place, l->place))
@@ -368,6 +409,9 @@ static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
 		return 0;
 	case TYPE_INVITATION:
 		l->kind = RAFT_LETTER_INVITATION;
+		return unpack_invitation(from, l);
+	case TYPE_KNOCK:
+		l->kind = RAFT_LETTER_KNOCK;
 		return 0;
 	case TYPE_PART:
 		l->kind = RAFT_LETTER_PART;

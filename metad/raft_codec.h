@@ -25,7 +25,8 @@ _Static_assert((int)BACKUP_SECTION_BYTES + (int)RAFT_LETTER_OWN_BYTES <= (int)RA
 _Static_assert((int)REPLICA_BODIES_MAX * 4 + (int)RAFT_MESSAGE_RUNS_MAX * 24 + (int)RAFT_MEMBERS_MAX * (20 + (int)RAFT_PLACE_BYTES) + 256 <= (int)RAFT_LETTER_OWN_BYTES,
 	"so do they");
 
-enum raft_letter_kind { RAFT_LETTER_MESSAGE = 1, RAFT_LETTER_ASK, RAFT_LETTER_PART, RAFT_LETTER_INVITATION };
+enum { RAFT_NONCE_BYTES = 16 };
+enum raft_letter_kind { RAFT_LETTER_MESSAGE = 1, RAFT_LETTER_ASK, RAFT_LETTER_PART, RAFT_LETTER_INVITATION, RAFT_LETTER_KNOCK };
 
 struct raft_letter {
 	enum raft_letter_kind kind;
@@ -36,6 +37,7 @@ struct raft_letter {
 	struct replica_body bodies[REPLICA_BODIES_MAX];
 	struct replica_ask ask;
 	struct replica_part part;
+	uint8_t nonce[RAFT_NONCE_BYTES], challenge[RAFT_NONCE_BYTES]; /* of an invitation; nonce: zeros: not known yet */
 };
 
 /* An address as a member's place; family 0: zeros. */
@@ -53,6 +55,10 @@ void raft_codec_init(struct raft_codec *codec, const struct uuid *cluster, const
 /* The RaftLetter: bytes are mem_alloc'ed, the caller's. ERR_MSGSIZE. */
 int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_t *ret_len);
 void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to, struct slice letter, uint8_t ret_mac[HMAC_BYTES]);
+
+/* Of the answer to an invitation: 0, or ERR_AGAIN: with this nonce it would be. */
+void raft_codec_sign_answer(const struct raft_codec *codec, const struct raft_letter *invitation, int status,
+	const uint8_t nonce[RAFT_NONCE_BYTES], uint8_t ret_mac[HMAC_BYTES]);
 
 /*
  * What came. Bytes lie in the request and in the arena. ERR_VERSION, ERR_WRONG_CLUSTER, ERR_ACCES (the signature), ERR_PROTO (malformed; what a

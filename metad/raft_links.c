@@ -11,6 +11,7 @@ _Static_assert((int)RAFT_LETTER_BYTES_MAX + 1024 <= (int)LIMIT_FRAME_BODY_BYTES,
 
 enum link_lane { LANE_MESSAGES, LANE_SNAPSHOTS, LANES };
 static const uint64_t ms_ns = 1000000;
+#define LINK_KNOCK UINT64_MAX /* no member's number */
 
 /* To one member. */
 struct link {
@@ -18,6 +19,7 @@ struct link {
 	uint64_t id; /* 0: it is being closed */
 	uint64_t heard_ns;
 	struct io_addr addr;
+	struct io_addr said; /* by its letters; family 0: nothing */
 	bool stranger; /* no member, as far as is known here: it said itself where it is */
 	struct {
 		struct rpc_peer *peer;
@@ -33,6 +35,7 @@ struct raft_links {
 	struct raft_codec codec;
 	struct replica *replica;
 	uint8_t place[RAFT_PLACE_BYTES]; /* of this one */
+	uint8_t nonce[RAFT_NONCE_BYTES]; /* likewise, of this start */
 	struct link *members[LINKS_MAX];
 	struct codec_arena arena;
 	struct raft_letter letter; /* the one that came */
@@ -50,8 +53,10 @@ struct outgoing {
 	Craton__RaftRequest request;
 	uint8_t mac[HMAC_BYTES];
 	uint8_t *bytes;
-	void (*done)(void *ctx, int status); /* NULL: nobody asks */
+	void (*done)(void *ctx, int status); /* of an invitation; NULL: nobody asks */
 	void *ctx;
+	uint8_t challenge[RAFT_NONCE_BYTES];
+	bool again; /* its nonce is known */
 };
 
 struct raft_links *raft_links_new(struct io *io, const struct raft_links_options *options)
@@ -63,6 +68,8 @@ struct raft_links *raft_links_new(struct io *io, const struct raft_links_options
 	links->options = *options;
 	links->options.secret = NULL;
 	raft_codec_init(&links->codec, &options->self.cluster, options->secret);
+	raft_place_set(links->place, &options->own);
+	io_random(io, links->nonce, sizeof(links->nonce));
 	codec_arena_init(&links->arena, LIMIT_FRAME_BODY_BYTES);
 	return links;
 }
@@ -93,6 +100,19 @@ uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id)
 		if (links->members[i] && links->members[i]->id == id)
 			return links->members[i]->heard_ns;
 	return 0;
+}
+
+bool raft_links_said(const struct raft_links *links, uint64_t id, struct io_addr *ret_addr)
+{
+	for (uint32_t i = 0; i < LINKS_MAX; i++) {
+		const struct link *link = links->members[i];
+
+		if (link && link->id == id && link->said.family) {
+			*ret_addr = link->said;
+			return true;
+		}
+	}
+	return false;
 }
 
 static void finish(struct io_post *post)
@@ -164,9 +184,23 @@ int raft_links_member(struct raft_links *links, uint64_t id, const struct io_add
 	return 0;
 }
 
-static bool is_at(const struct link *link, const struct io_addr *addr)
+/* What is known of the member goes on with the new link. */
+static void aim(struct raft_links *links, struct link *link, const struct io_addr *addr)
 {
-	return link->addr.family == addr->family && link->addr.port == addr->port && memcmp(link->addr.ip, addr->ip, sizeof(addr->ip)) == 0;
+	struct link before = *link, **at;
+
+	if (io_addr_equal(&link->addr, addr) || !place_of(links, 0))
+		return;
+	CHECK(raft_links_member(links, before.id, addr) == 0);
+	at = place_of(links, before.id);
+	(*at)->heard_ns = before.heard_ns;
+	(*at)->said = before.said;
+	(*at)->stranger = before.stranger;
+}
+
+static bool says_itself(const struct raft_links *links, const struct link *link)
+{
+	return link->said.family && io_now_ns(links->io) - link->heard_ns < LINK_HEARD_MS * ms_ns;
 }
 
 static bool is_among(const struct raft_links_place *places, uint32_t count, uint64_t id)
@@ -182,7 +216,7 @@ void raft_links_set(struct raft_links *links, const struct raft_links_place *pla
 	for (uint32_t i = 0; i < LINKS_MAX; i++) {
 		struct link *link = links->members[i];
 
-		if (link && link->id && !link->stranger && !is_among(places, count, link->id))
+		if (link && link->id && link->id != LINK_KNOCK && !link->stranger && !is_among(places, count, link->id))
 			link_close(link);
 	}
 	for (uint32_t i = 0; i < count; i++) {
@@ -191,30 +225,25 @@ void raft_links_set(struct raft_links *links, const struct raft_links_place *pla
 		if (places[i].id == 0 || places[i].addr.family == 0)
 			continue;
 		if (places[i].id == links->options.id) {
-			raft_place_set(links->place, &places[i].addr);
+			if (!links->options.own.family)
+				raft_place_set(links->place, &places[i].addr);
 			continue;
 		}
 		at = place_of(links, places[i].id);
-		if ((!at || !is_at(*at, &places[i].addr)) && raft_links_member(links, places[i].id, &places[i].addr) != 0)
-			continue; /* those that are being closed have all room: it is known when letters come from it */
+		if (at && !says_itself(links, *at))
+			aim(links, *at, &places[i].addr);
+		else if (!at)
+			(void)raft_links_member(links, places[i].id, &places[i].addr); /* no room: it is known when letters come from it */
 		at = place_of(links, places[i].id);
 		if (at)
 			(*at)->stranger = false;
 	}
 }
 
-/* Who writes and is no member here: it may be that this replica does not know yet, or that the other does not. */
-static void meet(struct raft_links *links, const struct raft_letter *letter)
+static void make_room(struct raft_links *links)
 {
 	struct link *oldest = NULL;
-	struct io_addr addr;
 
-	if (place_of(links, letter->from) || !raft_place_get(letter->place, &addr))
-		return;
-	if (raft_links_member(links, letter->from, &addr) == 0) {
-		(*place_of(links, letter->from))->stranger = true;
-		return;
-	}
 	for (uint32_t i = 0; i < LINKS_MAX; i++) {
 		struct link *link = links->members[i];
 
@@ -223,6 +252,28 @@ static void meet(struct raft_links *links, const struct raft_letter *letter)
 	}
 	if (oldest)
 		link_close(oldest);
+}
+
+/*
+ * Who writes says where it is. One that is no member here may be one all the same: this replica does not know yet, or the other does not. A
+ * member may have moved.
+ */
+static void meet(struct raft_links *links, const struct raft_letter *letter)
+{
+	struct link **at = place_of(links, letter->from);
+	struct io_addr addr;
+
+	if (letter->from == LINK_KNOCK || !raft_place_get(letter->place, &addr))
+		return;
+	if (!at && raft_links_member(links, letter->from, &addr) != 0) {
+		make_room(links);
+		return;
+	}
+	if (!at)
+		(*place_of(links, letter->from))->stranger = true;
+	else
+		aim(links, *at, &addr);
+	(*place_of(links, letter->from))->said = addr;
 }
 
 void raft_links_close(struct raft_links *links, void (*closed)(void *ctx), void *ctx)
@@ -238,6 +289,8 @@ void raft_links_close(struct raft_links *links, void (*closed)(void *ctx), void 
 
 /* ---- out ---- */
 
+static void on_invitation_done(struct outgoing *out, int status, const ProtobufCMessage *msg);
+
 static void call_done(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
 {
 	struct outgoing *out = CONTAINER_OF(call, struct outgoing, call);
@@ -252,15 +305,14 @@ static void call_done(struct rpc_call *call, int status, const ProtobufCMessage 
 	else if (status)
 		links->counts.lost++;
 	if (out->done)
-		out->done(out->ctx, status);
+		on_invitation_done(out, status, msg);
 	mem_free(out->bytes);
 	mem_free(out);
 }
 
 /* NULL: it is lost. */
-static struct outgoing *send_letter(struct raft_links *links, enum link_lane lane, const struct raft_letter *letter)
+static struct outgoing *send_over(struct raft_links *links, struct link **at, enum link_lane lane, const struct raft_letter *letter)
 {
-	struct link **at = place_of(links, letter->to);
 	struct outgoing *out;
 	uint8_t *bytes;
 	size_t len;
@@ -291,6 +343,11 @@ static struct outgoing *send_letter(struct raft_links *links, enum link_lane lan
 	links->counts.sent++;
 	rpc_call_start(out->link->lanes[lane].peer, &out->call);
 	return out;
+}
+
+static struct outgoing *send_letter(struct raft_links *links, enum link_lane lane, const struct raft_letter *letter)
+{
+	return send_over(links, place_of(links, letter->to), lane, letter);
 }
 
 static struct raft_letter *letter_new(const struct raft_links *links, enum raft_letter_kind kind, uint64_t to)
@@ -336,22 +393,81 @@ void raft_links_part(struct raft_links *links, uint64_t to, const struct replica
 	mem_free(letter);
 }
 
-int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, void (*done)(void *ctx, int status), void *ctx)
+/* NULL: not now. */
+static struct outgoing *send_invitation(
+	struct raft_links *links, uint64_t id, const uint8_t *nonce, void (*done)(void *ctx, int status), void *ctx)
 {
-	struct raft_letter *letter = letter_new(links, RAFT_LETTER_INVITATION, place->id);
-	struct link **at = place_of(links, place->id);
-	struct outgoing *out = NULL;
+	struct raft_letter *letter = letter_new(links, RAFT_LETTER_INVITATION, id);
+	struct outgoing *out;
 
-	if ((at && is_at(*at, &place->addr)) || raft_links_member(links, place->id, &place->addr) == 0) {
-		(*place_of(links, place->id))->stranger = true;
-		out = send_letter(links, LANE_MESSAGES, letter);
+	io_random(links->io, letter->challenge, sizeof(letter->challenge));
+	if (nonce)
+		memcpy(letter->nonce, nonce, sizeof(letter->nonce));
+	out = send_letter(links, LANE_MESSAGES, letter);
+	if (out) {
+		out->done = done;
+		out->ctx = ctx;
+		out->again = nonce != NULL;
+		memcpy(out->challenge, letter->challenge, sizeof(out->challenge));
 	}
 	mem_free(letter);
-	if (!out)
+	return out;
+}
+
+static bool is_signed(const struct outgoing *out, int status, const Craton__RaftReply *reply)
+{
+	struct raft_links *links = out->link->links;
+	struct raft_letter *letter;
+	uint8_t mac[HMAC_BYTES], differs = 0;
+
+	if (!reply || reply->nonce.len != RAFT_NONCE_BYTES || reply->mac.len != sizeof(mac))
+		return false;
+	letter = letter_new(links, RAFT_LETTER_INVITATION, out->request.to);
+	memcpy(letter->challenge, out->challenge, sizeof(letter->challenge));
+	raft_codec_sign_answer(&links->codec, letter, status, reply->nonce.data, mac);
+	mem_free(letter);
+	for (size_t i = 0; i < sizeof(mac); i++)
+		differs |= mac[i] ^ reply->mac.data[i];
+	return !differs;
+}
+
+static void on_invitation_done(struct outgoing *out, int status, const ProtobufCMessage *msg)
+{
+	const Craton__RaftReply *reply = (const Craton__RaftReply *)msg;
+	struct raft_links *links = out->link->links;
+
+	if ((status == 0 || (status == ERR_AGAIN && reply)) && !is_signed(out, status, reply))
+		status = ERR_ACCES;
+	if (status == ERR_AGAIN && reply && !out->again && !links->closed && out->link->id &&
+		send_invitation(links, out->request.to, reply->nonce.data, out->done, out->ctx))
+		return;
+	out->done(out->ctx, status);
+}
+
+int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, void (*done)(void *ctx, int status), void *ctx)
+{
+	struct link **at = place_of(links, place->id);
+
+	if (!(at && io_addr_equal(&(*at)->addr, &place->addr)) && raft_links_member(links, place->id, &place->addr) != 0)
 		return ERR_OVERFLOW;
-	out->done = done;
-	out->ctx = ctx;
-	return 0;
+	(*place_of(links, place->id))->stranger = true;
+	return send_invitation(links, place->id, NULL, done, ctx) ? 0 : ERR_OVERFLOW;
+}
+
+void raft_links_knock(struct raft_links *links, const struct io_addr *addr, const uint64_t *ids, uint32_t count)
+{
+	struct link **at = place_of(links, LINK_KNOCK);
+
+	if (at)
+		link_close(*at);
+	if (!addr || raft_links_member(links, LINK_KNOCK, addr) != 0)
+		return;
+	for (uint32_t i = 0; i < count; i++) {
+		struct raft_letter *letter = letter_new(links, RAFT_LETTER_KNOCK, ids[i]);
+
+		send_over(links, place_of(links, LINK_KNOCK), LANE_MESSAGES, letter);
+		mem_free(letter);
+	}
 }
 
 /* ---- in ---- */
@@ -389,12 +505,33 @@ static void give(struct raft_links *links)
 	at = place_of(links, l->from);
 	if (at)
 		(*at)->heard_ns = io_now_ns(links->io);
+	if (l->kind == RAFT_LETTER_KNOCK)
+		return; /* its place is what it says */
 	if (l->kind == RAFT_LETTER_MESSAGE)
 		replica_receive(links->replica, &l->message, l->bodies, l->count);
 	else if (l->kind == RAFT_LETTER_ASK)
 		replica_receive_ask(links->replica, l->from, &l->ask);
 	else
 		replica_receive_part(links->replica, l->from, &l->part);
+}
+
+/* Who knows this start's nonce has asked for it since: the letter is no recorded one. */
+static void handle_invitation(struct raft_links *links, struct rpc_req *req)
+{
+	Craton__RaftReply reply = CRATON__RAFT_REPLY__INIT;
+	bool now = memcmp(links->letter.nonce, links->nonce, sizeof(links->nonce)) == 0;
+	int rc = links->options.invited ? links->options.invited(links->options.ctx, now) : ERR_EXIST;
+	uint8_t mac[HMAC_BYTES];
+
+	if (rc) {
+		rpc_reply_status(req, rc);
+		return;
+	}
+	rc = now ? 0 : ERR_AGAIN;
+	raft_codec_sign_answer(&links->codec, &links->letter, rc, links->nonce, mac);
+	reply.nonce = (ProtobufCBinaryData){.len = sizeof(links->nonce), .data = links->nonce};
+	reply.mac = (ProtobufCBinaryData){.len = sizeof(mac), .data = mac};
+	rpc_reply(req, &(struct rpc_reply){.status = rc, .msg = &reply.base});
 }
 
 void raft_links_handle(struct raft_links *links, struct rpc_req *req)
@@ -404,8 +541,11 @@ void raft_links_handle(struct raft_links *links, struct rpc_req *req)
 
 	if (!rc && links->letter.to != links->options.id)
 		rc = ERR_NOENT; /* the address is another's now */
-	if (!rc && links->letter.kind == RAFT_LETTER_INVITATION)
-		rc = links->options.invited ? links->options.invited(links->options.ctx) : ERR_EXIST;
+	if (!rc && links->letter.kind == RAFT_LETTER_INVITATION) {
+		handle_invitation(links, req);
+		codec_arena_clear(&links->arena);
+		return;
+	}
 	if (rc)
 		count_refusal(links, rc);
 	else

@@ -7,6 +7,9 @@
  * way to the same member is dropped and counted, as is one that is not taken within LINK_DEADLINE_MS. Snapshots travel over a connection of
  * their own, so that no heartbeat waits behind them.
  *
+ * Where a member is, the log says, and its own letters, under their signature: what they say last counts, as long as they come. Who is heard by nobody
+ * knocks at the places that the configuration names (raft_links_knock), whose order says nothing: who is there takes a letter only under his own number.
+ *
  * One thread: that of the loop. Nothing is called back from inside raft_links_send, _ask and _part.
  */
 #ifndef METAD_RAFT_LINKS_H
@@ -19,7 +22,8 @@ enum {
 	LINK_LETTERS_MAX = 128, /* on their way to one member, of each kind of connection */
 	LINK_BYTES_MAX = 4 << 20,
 	LINK_DEADLINE_MS = 3000,
-	LINKS_MAX = 2 * RAFT_MEMBERS_MAX, /* members whose address is known, and those that are being closed */
+	LINKS_MAX = 2 * RAFT_MEMBERS_MAX + 2, /* members whose address is known, a knock, and those that are being closed */
+	LINK_HEARD_MS = 3000, /* so long what a member's letters said counts more than what the log says */
 };
 
 struct raft_links_options {
@@ -27,8 +31,9 @@ struct raft_links_options {
 	uint64_t id;              /* of the replica here */
 	const uint8_t *secret;    /* of the cluster, AUTH_SECRET_BYTES; borrowed for the call */
 	const struct rpc_transform *transform;
-	/* A member that leads invites this replica, which nobody is attached to yet: 0, or why it does not come. */
-	int (*invited)(void *ctx);
+	struct io_addr own; /* where this replica is, as its configuration says; family 0: as the log says */
+	/* A member that leads invites this replica, which nobody is attached to yet: 0, or why it does not come. Not `now`: would it? */
+	int (*invited)(void *ctx, bool now);
 	void *ctx;
 };
 
@@ -58,10 +63,16 @@ struct raft_links_place {
 };
 void raft_links_set(struct raft_links *links, const struct raft_links_place *places, uint32_t count);
 /*
- * Asks who is to become member `id` whether it would. `done` once, not from inside: 0; ERR_NOENT: another replica, or none, is there; ERR_EXIST:
- * it has a log already; else as of a call. ERR_OVERFLOW: not now, and `done` does not come.
+ * Asks who is to become member `id` for its nonce, and with that, whether it would: an invitation that was recorded lets in nobody who has started since.
+ * `done` once, not from inside: 0; ERR_NOENT: another replica, or none, is there; ERR_EXIST:
+ * it has a log already; ERR_ACCES: the answer is not of who has the secret; else as of a call. ERR_OVERFLOW: not now, and `done` does not come.
  */
 int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, void (*done)(void *ctx, int status), void *ctx);
+
+/* Says to each of these, at a place where one of them may be, where this replica is. What came of the last knock is not waited for. NULL: no more of it. */
+void raft_links_knock(struct raft_links *links, const struct io_addr *addr, const uint64_t *ids, uint32_t count);
+/* Where the member says itself that it is; false: it has said nothing. */
+bool raft_links_said(const struct raft_links *links, uint64_t id, struct io_addr *ret_addr);
 
 /* When the last letter of the member came (of io_now_ns); 0: none has. */
 uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id);

@@ -6,6 +6,7 @@
 
 #include "client/cli/process.h"
 #include "common/base/check.h"
+#include "common/io/io.h"
 
 enum { SAY_TIMEOUT_MS = 5000, POLL_MS = 100, CATCH_UP_MS = 10 * 60 * 1000, DOWN_MS = 15 * 1000, LEADER_MS = 10 * 1000 }; /* without --timeout: whoever looks at a group that is in trouble wants to know soon */
 
@@ -89,8 +90,12 @@ static void print_text(const struct cr_members *members)
 
 static const struct cr_member *member_at(const struct cr_members *members, const char *address)
 {
+	struct io_addr wanted, addr;
+
+	if (io_addr_parse(address, &wanted) < 0)
+		return NULL;
 	for (uint32_t i = 0; i < members->count; i++)
-		if (!strcmp(members->members[i].address, address))
+		if (io_addr_parse(members->members[i].address, &addr) == 0 && io_addr_equal(&addr, &wanted))
 			return &members->members[i];
 	return NULL;
 }

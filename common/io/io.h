@@ -47,6 +47,7 @@ struct io_addr {
 /* "127.0.0.1:7000", "[::1]:7000"; numeric only. ERR_INVAL. */
 int io_addr_parse(const char *text, struct io_addr *ret_addr);
 const char *io_addr_format(const struct io_addr *addr, char text[IO_ADDR_TEXT_BYTES]);
+bool io_addr_equal(const struct io_addr *a, const struct io_addr *b);
 bool io_addr_is_loopback(const struct io_addr *addr);
 
 /* ---- operations ---- */

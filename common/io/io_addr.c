@@ -73,6 +73,11 @@ const char *io_addr_format(const struct io_addr *addr, char text[IO_ADDR_TEXT_BY
 	return text;
 }
 
+bool io_addr_equal(const struct io_addr *a, const struct io_addr *b)
+{
+	return a->family == b->family && a->port == b->port && memcmp(a->ip, b->ip, a->family == 4 ? 4 : sizeof(a->ip)) == 0;
+}
+
 bool io_addr_is_loopback(const struct io_addr *addr)
 {
 	static const uint8_t v6_loopback[16] = {[15] = 1};

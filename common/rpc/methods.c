@@ -48,7 +48,7 @@ METHOD(rpc_metad_xattr_get, 0x0129, "metad.xattr_get", xattr_request, xattr_repl
 METHOD(rpc_metad_report, 0x0141, "metad.report", report_request, empty_request, 0, 0);
 METHOD(rpc_metad_backup, 0x0150, "metad.backup", backup_request, backup_reply, 0, 0);
 METHOD(rpc_metad_maintenance, 0x0151, "metad.maintenance", maintenance_request, maintenance_reply, 0, 0);
-METHOD(rpc_metad_raft, 0x0160, "metad.raft", raft_request, empty_request, 0, 0);
+METHOD(rpc_metad_raft, 0x0160, "metad.raft", raft_request, raft_reply, 0, 0);
 METHOD(rpc_metad_members, 0x0161, "metad.members", members_request, members_reply, 0, 0);
 METHOD(rpc_metad_config, 0x0140, "metad.config", config_request, config_reply, 0, 0);
 

@@ -31,15 +31,10 @@ struct rpc_replicas {
 
 /* ---- addresses ---- */
 
-static bool is_same(const struct io_addr *a, const struct io_addr *b)
-{
-	return a->family == b->family && a->port == b->port && memcmp(a->ip, b->ip, a->family == 4 ? 4 : 16) == 0;
-}
-
 static bool is_known(const struct rpc_addrs *addrs, const struct io_addr *addr, uint32_t *ret_at)
 {
 	for (uint32_t i = 0; i < addrs->count; i++)
-		if (is_same(&addrs->addrs[i], addr)) {
+		if (io_addr_equal(&addrs->addrs[i], addr)) {
 			*ret_at = i;
 			return true;
 		}
@@ -169,7 +164,7 @@ static struct slot *slot_of(struct rpc_replicas *r, const struct io_addr *addr)
 	struct slot *unused = NULL;
 
 	for (uint32_t i = 0; i < r->count; i++) {
-		if (is_same(&r->slots[i].addr, addr))
+		if (io_addr_equal(&r->slots[i].addr, addr))
 			return &r->slots[i];
 		if (!is_asked(&r->slots[i]) && i != r->at && !unused)
 			unused = &r->slots[i];

@@ -153,6 +153,11 @@ static int changed(const struct raft_core *core, enum raft_change change, uint64
 		memmove(config->members + at, config->members + at + 1,
 			(config->count - at) * sizeof(config->members[0]));
 		return 0;
+	case RAFT_MOVE:
+		if (!member)
+			return ERR_NOENT;
+		memset(config->members[at].place, 0, RAFT_PLACE_BYTES);
+		return 0;
 	}
 	return ERR_INVAL;
 }

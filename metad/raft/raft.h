@@ -183,6 +183,7 @@ enum raft_change {
 	RAFT_ADD_LEARNER = 1,
 	RAFT_PROMOTE, /* a learner to a voter */
 	RAFT_REMOVE,
+	RAFT_MOVE, /* a member is elsewhere: its place, of `known`, is said anew; nobody's vote changes */
 };
 
 struct raft_event {
@@ -190,7 +191,7 @@ struct raft_event {
 	uint64_t peer, index, term, count, epoch, differs;
 	uint32_t bytes;
 	enum raft_change change;
-	/* Of a RAFT_CHANGE: where members are, the new one too: taken for those of whom it is not said yet. */
+	/* Of a RAFT_CHANGE: where members are, the new one too: taken for those of whom it is not said yet, and for who is moved. */
 	const struct raft_member *known;
 	uint32_t known_count;
 	const struct raft_message

@@ -3,6 +3,8 @@
  * Reads that see all that was acknowledged before them, without a clock and without the log (ReadIndex): the commit index is noted, then a
  * quorum of voters says that it still follows this term; whoever else was elected in between would have needed one of them.
  *
+ * Learners are asked, too, and not counted: that they answered says that they are there (metad/ledger_members.c).
+ *
  * One probe is out at a time, and carries every read that came before it left: a read takes the token of the next probe.
  */
 #include "metad/raft/raft_private.h"
@@ -22,8 +24,7 @@ static void probe(struct raft_turn *t)
 	struct raft_core *core = t->core;
 
 	for (uint32_t i = 0; i < core->config.count; i++)
-		if (core->config.members[i].voter && core->peers[i].id != core->options.id &&
-			core->peers[i].read_seq < core->read_seq)
+		if (core->peers[i].id != core->options.id && core->peers[i].read_seq < core->read_seq)
 			raft__send(t, RAFT_READ_PROBE, core->peers[i].id)->read.seq = core->read_seq;
 }
 

@@ -204,6 +204,7 @@ def grow_and_shrink(store):
     refused(store, "add", early.address, says="start it with --replica 4 --join")
     fourth = Joiner(store, 4)
     change(store, "add", fourth.address)
+    change(store, "add", fourth.address)  # a client whose answer was lost asks again
     change(store, "add", early.address)
     wait_until(is_group(store, [f"metad-{i}" for i in range(1, 6)]), "five metads to be level")
     load.goes_on("with five metads")
@@ -211,6 +212,10 @@ def grow_and_shrink(store):
 
     # Back to three, none of which clients begin with but one; the first two are gone for good.
     change(store, "transfer", "metad-1")
+    change(store, "remove", "metad-1")
+    load.goes_on("with one that was removed and runs")
+    view = members(store)
+    check("metad-1" not in by_name(view) and view["leader"], f"the one that was removed, which clients ask first, is not believed: {view}")
     change(store, "remove", "metad-1")
     store.kill9("metad-1")
     change(store, "remove", "metad-2")

@@ -9,7 +9,7 @@ static struct ledger_view view_of(uint32_t count)
 	struct ledger_view view = {.id = 1, .leader = 1, .role = RAFT_LEADER, .last = 100, .commit = 100, .count = count, .next_id = count + 1};
 
 	for (uint32_t i = 0; i < count; i++)
-		view.members[i] = (struct ledger_member){.id = i + 1, .voter = true, .state = LEDGER_MEMBER_UP, .match = 100};
+		view.members[i] = (struct ledger_member){.id = i + 1, .voter = true, .state = LEDGER_MEMBER_UP, .match = 100, .answered = i ? 7 : UINT64_MAX};
 	return view;
 }
 
@@ -38,17 +38,34 @@ START_TEST(test_who_may_go)
 {
 	struct ledger_view view = view_of(3);
 
-	ck_assert(ledger_bears_removal(&view, 2));
-	view.members[2].state = LEDGER_MEMBER_DOWN;
-	ck_assert(ledger_bears_removal(&view, 3)); /* the dead one */
-	ck_assert(!ledger_bears_removal(&view, 2)); /* of metad-1 and -3 one would be up */
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 2, 7));
+	view.members[2].answered = 6; /* before it was asked: it may be dead since, whatever its state */
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 3, 7));
+	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 2, 7)); /* of metad-1 and -3 one answers */
 	view.members[2].voter = false;
-	ck_assert(ledger_bears_removal(&view, 3)); /* it does not count */
-	ck_assert(ledger_bears_removal(&view, 2));
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 3, 7)); /* it does not count */
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 2, 7));
 	view = view_of(5);
-	view.members[3].state = view.members[4].state = LEDGER_MEMBER_DOWN;
-	ck_assert(ledger_bears_removal(&view, 4));
-	ck_assert(!ledger_bears_removal(&view, 2));
+	view.members[3].answered = view.members[4].answered = 0;
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 4, 7));
+	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 2, 7));
+	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 1, 7)); /* nor can the leader go, whatever it hears from itself */
+}
+END_TEST
+
+START_TEST(test_who_may_vote)
+{
+	struct ledger_view view = view_of(4);
+
+	view.members[3].voter = false;
+	ck_assert(ledger_bears(&view, RAFT_PROMOTE, 4, 7));
+	view.members[3].answered = 6;
+	ck_assert(!ledger_bears(&view, RAFT_PROMOTE, 4, 7));
+	view.members[3].answered = 7;
+	view.members[2].answered = 6;
+	ck_assert(ledger_bears(&view, RAFT_PROMOTE, 4, 7));
+	view.members[1].answered = 6; /* two of four */
+	ck_assert(!ledger_bears(&view, RAFT_PROMOTE, 4, 7));
 }
 END_TEST
 
@@ -66,4 +83,4 @@ START_TEST(test_who_takes_over)
 }
 END_TEST
 
-UNIT_MAIN("ledger_members", test_who_votes_now, test_who_may_go, test_who_takes_over)
+UNIT_MAIN("ledger_members", test_who_votes_now, test_who_may_go, test_who_may_vote, test_who_takes_over)

@@ -2,6 +2,7 @@
 /* A store of three metads in the simulator: who leads serves, what was acknowledged outlives it, and takes effect once. */
 #include "common/base/crc32c.h"
 #include "metad/core.h"
+#include "metad/raft_codec.h"
 #include "tests/lib/metad_bed.h"
 #include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
@@ -729,5 +730,236 @@ START_TEST(test_backup_has_rows_of_the_store_alone)
 }
 END_TEST
 
+/* ---- changes of the group ---- */
+
+enum { TRANSFER = 1, ADD = 3, REMOVE = 4 }; /* as enum cr_meta_action */
+
+struct asked {
+	struct pending p;
+	Craton__MembersRequest req;
+	char word[IO_ADDR_TEXT_BYTES];
+};
+
+static void start_action(struct metad_bed *b, struct asked *a, uint32_t action, const char *word)
+{
+	*a = (struct asked){0};
+	craton__members_request__init(&a->req);
+	snprintf(a->word, sizeof(a->word), "%s", word);
+	a->req.action = action;
+	a->req.member = a->word;
+	start_call(b, &a->p, &rpc_metad_members, &a->req.base);
+}
+
+static int act(struct metad_bed *b, uint32_t action, const char *word)
+{
+	struct asked a;
+
+	start_action(b, &a, action, word);
+	ck_assert(sim_run(sim, is_answered, &a.p, sim_now_ns(sim) + 10 * s_ns));
+	return a.p.status;
+}
+
+static struct metad_bed *third(const struct metad_bed *b, const struct metad_bed *other)
+{
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != b && &beds[i] != other)
+			return &beds[i];
+	ck_abort();
+}
+
+static const char *number(const struct metad_bed *b)
+{
+	static char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)b->options.group.id);
+	return text;
+}
+
+/* It is heard of for three seconds after its death; without another one the group would have no majority until it is back. */
+START_TEST(test_removal_next_to_one_just_dead)
+{
+	struct metad_bed *b, *dead, *other;
+
+	open_group(21);
+	b = wait_leader();
+	dead = follower();
+	other = third(b, dead);
+	metad_bed_silence(b, 1000);
+	crash(dead);
+	ck_assert_int_eq(act(b, REMOVE, number(other)), ERR_BUSY);
+	ck_assert_int_eq(bed_mkdir(b, "a"), 0); /* the group has its majority */
+	ck_assert_int_eq(act(b, REMOVE, number(b)), ERR_BUSY);
+	ck_assert(b->md->ready);
+	restart(dead);
+	metad_bed_silence(b, 1000);
+	ck_assert_int_eq(act(b, REMOVE, number(other)), 0);
+	crash(other);
+	ck_assert_int_eq(bed_mkdir(b, "b"), 0);
+	close_group();
+}
+END_TEST
+
+/* A client asks again when an attempt has taken it too long: it is told what came of it, not that it was done already. */
+START_TEST(test_what_is_asked_again)
+{
+	struct metad_bed *b, *dead, *other;
+	struct asked first, second;
+	char addr[IO_ADDR_TEXT_BYTES];
+
+	open_group(22);
+	b = wait_leader();
+	dead = follower();
+	other = third(b, dead);
+	metad_bed_silence(b, 1000);
+	crash(dead);
+	start_action(b, &first, REMOVE, number(other));
+	start_action(b, &second, REMOVE, number(other));
+	ck_assert(sim_run(sim, is_answered, &second.p, sim_now_ns(sim) + 10 * s_ns));
+	ck_assert_int_eq(first.p.status, ERR_AGAIN);
+	ck_assert_int_eq(second.p.status, ERR_BUSY);
+	ck_assert_int_eq(b->md->members.busy, false);
+	io_addr_format(&dead->options.listen, addr);
+	ck_assert_int_eq(act(b, REMOVE, addr), 0);
+	ck_assert_int_eq(act(b, REMOVE, addr), 0);
+	ck_assert_int_eq(act(b, REMOVE, number(dead)), 0);
+	ck_assert_int_eq(act(b, REMOVE, "metad-4"), ERR_NOENT); /* there never was one */
+	ck_assert_int_eq(act(b, TRANSFER, number(dead)), ERR_NOENT);
+	close_group();
+}
+END_TEST
+
+START_TEST(test_address_written_otherwise)
+{
+	struct metad_bed *b;
+	char text[IO_ADDR_TEXT_BYTES], addr[IO_ADDR_TEXT_BYTES];
+
+	open_group(23);
+	b = wait_leader();
+	io_addr_format(&follower()->options.listen, addr);
+	snprintf(text, sizeof(text), "%.*s:0%s", (int)(strrchr(addr, ':') - addr), addr, strrchr(addr, ':') + 1);
+	ck_assert_int_eq(act(b, TRANSFER, text), 0);
+	wait_other_leader(b);
+	close_group();
+}
+END_TEST
+
+/* Who was cut off does not know whether it still belongs to the group: that others are asked first is for whoever asks. */
+START_TEST(test_who_knows_of_no_leader)
+{
+	Craton__MembersRequest req = CRATON__MEMBERS_REQUEST__INIT;
+	struct metad_bed *b;
+
+	open_group(24);
+	wait_leader();
+	b = follower();
+	cut_off(b, true);
+	metad_bed_silence(b, 5000);
+	ck_assert_int_eq(bed_call(b, &rpc_metad_members, &req.base), 0);
+	req.led = true;
+	ck_assert_int_eq(bed_call(b, &rpc_metad_members, &req.base), ERR_NOT_LEADER);
+	cut_off(b, false);
+	metad_bed_silence(b, 3000);
+	close_group();
+}
+END_TEST
+
+/* ---- addresses ---- */
+
+static void move(struct metad_bed *b)
+{
+	crash(b);
+	rpc_peer_close(b->peer, metad_bed_set_done, b);
+	metad_bed_wait(b);
+	b->peer = NULL;
+	b->options.listen.port += 100;
+}
+
+/* All are named in another order than that in which the group was founded. */
+static void name_backwards(void)
+{
+	for (int i = 0; i < METADS; i++)
+		for (int j = 0; j < METADS; j++)
+			beds[i].options.group.members.addrs[METADS - 1 - j] = beds[j].options.listen;
+}
+
+START_TEST(test_list_in_another_order)
+{
+	struct metad_bed *b;
+
+	open_group(25);
+	b = wait_leader();
+	ck_assert_int_eq(bed_mkdir(b, "a"), 0);
+	name_backwards();
+	for (int i = 0; i < METADS; i++)
+		crash(&beds[i]);
+	for (int i = 0; i < METADS; i++)
+		restart(&beds[i]);
+	b = wait_leader();
+	ck_assert_int_eq(lookup(b, "a"), 0);
+	check_equal();
+	close_group();
+}
+END_TEST
+
+static bool is_corrected(void *ctx)
+{
+	(void)ctx;
+	for (int i = 0; i < METADS; i++) {
+		const struct raft_core *core = is_up(&beds[i]) ? replica_core(beds[i].md->ledger->replica) : NULL;
+		struct io_addr addr;
+
+		for (uint32_t j = 0; core && j < core->config.count; j++)
+			if (!raft_place_get(core->config.members[j].place, &addr) ||
+				!io_addr_equal(&addr, &beds[core->config.members[j].id - 1].options.listen))
+				return false;
+	}
+	return true;
+}
+
+/* The log says where they were. */
+START_TEST(test_hosts_get_other_addresses)
+{
+	struct metad_bed *b, *gone;
+
+	open_group(26);
+	b = wait_leader();
+	ck_assert_int_eq(bed_mkdir(b, "a"), 0);
+	gone = follower();
+	ck_assert_int_eq(act(b, REMOVE, number(gone)), 0);
+	crash(gone);
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != gone)
+			move(&beds[i]);
+	name_backwards();
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != gone)
+			restart(&beds[i]);
+	b = wait_leader();
+	ck_assert_int_eq(lookup(b, "a"), 0);
+	ck_assert(sim_run(sim, is_corrected, NULL, sim_now_ns(sim) + 30 * s_ns));
+	close_group();
+}
+END_TEST
+
+/* One of them, which the others know at its old address only. */
+START_TEST(test_one_host_gets_another_address)
+{
+	struct metad_bed *b;
+
+	open_group(27);
+	wait_leader();
+	b = follower();
+	move(b);
+	for (int i = 0; i < METADS; i++)
+		b->options.group.members.addrs[i] = beds[i].options.listen;
+	restart(b);
+	ck_assert_int_eq(bed_mkdir(wait_leader(), "a"), 0);
+	check_equal();
+	close_group();
+}
+END_TEST
+
 UNIT_MAIN("metad_group", test_example, test_followers_refuse_and_say_who_leads, test_deposed_leader_serves_no_old_rows,
-	test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories)
+	test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories,
+	test_removal_next_to_one_just_dead, test_what_is_asked_again, test_address_written_otherwise, test_who_knows_of_no_leader,
+	test_list_in_another_order, test_hosts_get_other_addresses, test_one_host_gets_another_address)

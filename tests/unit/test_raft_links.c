@@ -412,4 +412,107 @@ START_TEST(test_bounds)
 }
 END_TEST
 
-UNIT_MAIN("raft_links", test_group, test_snapshot, test_strangers, test_bounds)
+/* ---- invitations ---- */
+
+/* Who waits at an address, with the last letter that came there; or one who says yes and has no secret. */
+struct waiting {
+	struct raft_links *links;
+	Craton__RaftRequest *last;
+	int asked, joined;
+	bool lies;
+};
+
+static int on_invited(void *ctx, bool now)
+{
+	struct waiting *w = ctx;
+
+	w->asked++;
+	w->joined += now;
+	return 0;
+}
+
+static void on_letter(void *ctx, struct rpc_req *req)
+{
+	static uint8_t nonce[RAFT_NONCE_BYTES], mac[HMAC_BYTES];
+	Craton__RaftReply lie = {PROTOBUF_C_MESSAGE_INIT(&craton__raft_reply__descriptor), {sizeof(nonce), nonce}, {sizeof(mac), mac}};
+	struct waiting *w = ctx;
+	size_t len = protobuf_c_message_get_packed_size(req->msg);
+	uint8_t *bytes = mem_alloc(len);
+
+	protobuf_c_message_pack(req->msg, bytes);
+	if (w->last)
+		craton__raft_request__free_unpacked(w->last, NULL);
+	w->last = craton__raft_request__unpack(NULL, len, bytes);
+	mem_free(bytes);
+	if (w->lies)
+		rpc_reply(req, &(struct rpc_reply){.msg = &lie.base});
+	else
+		raft_links_handle(w->links, req);
+}
+
+static struct raft_links *waiting_links(struct io *host, struct waiting *w)
+{
+	const struct raft_links_options options = {.self = self_of(&cluster, 4), .id = 4, .secret = secret, .invited = on_invited, .ctx = w};
+
+	return raft_links_new(host, &options);
+}
+
+static void on_answer(void *ctx, int status)
+{
+	*(int *)ctx = status;
+}
+
+static int invite(struct bed *b, const struct io_addr *addr)
+{
+	int status = 1;
+
+	ck_assert_int_eq(raft_links_invite(b->nodes[0].links, &(struct raft_links_place){4, *addr}, on_answer, &status), 0);
+	sim_run(b->sim, NULL, NULL, sim_now_ns(b->sim) + 1000 * ms_ns);
+	return status;
+}
+
+static int replay_status;
+
+static void replay_done(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
+{
+	(void)call, (void)msg, (void)payload_len;
+	replay_status = status;
+}
+
+/* An invitation lets in who has asked for it since its start, and says yes for nobody else. */
+START_TEST(test_invitation)
+{
+	static const struct rpc_handler handlers[] = {{.method = &rpc_metad_raft, .handle = on_letter}, {.method = NULL}};
+	struct bed *b = bed_new(5, 64 << 20);
+	struct io *host = sim_host_add(b->sim, "r4", 1 << 20);
+	struct waiting w = {0};
+	const struct rpc_server_options options = {
+		.listen = sim_host_addr(host, PORT), .self = self_of(&cluster, 4), .handlers = handlers, .ctx = &w};
+	const struct rpc_peer_options to = {.addr = options.listen, .self = self_of(&cluster, 1), .conns = 1};
+	struct rpc_call call = {.method = &rpc_metad_raft, .done = replay_done};
+	struct rpc_server *server;
+	struct err err;
+
+	w.links = waiting_links(host, &w);
+	ck_assert_int_eq(rpc_server_open(host, &options, &server, &err), 0);
+	ck_assert_int_eq(invite(b, &options.listen), 0);
+	ck_assert_int_eq(w.asked, 2);
+	ck_assert_int_eq(w.joined, 1);
+
+	/* It has lost its disk, and waits again: the letter that let it in comes once more. */
+	w.links = waiting_links(host, &w);
+	call.request = &w.last->base;
+	call.deadline_ns = sim_now_ns(b->sim) + 10000 * ms_ns;
+	w.last = NULL;
+	rpc_call_start(rpc_peer_new(b->nodes[1].host, &to), &call);
+	sim_run(b->sim, NULL, NULL, sim_now_ns(b->sim) + 1000 * ms_ns);
+	ck_assert_int_eq(replay_status, ERR_AGAIN);
+	ck_assert_int_eq(w.joined, 1);
+
+	w.lies = true;
+	ck_assert_int_eq(invite(b, &options.listen), ERR_ACCES);
+	bed_free(b);
+}
+END_TEST
+
+UNIT_MAIN("raft_links", test_group, test_snapshot, test_strangers, test_bounds, test_invitation)
