@@ -152,6 +152,7 @@ static void check_again(struct world *w)
 	CHECK(a->part.snapshot == b->part.snapshot && a->part.number == b->part.number && a->part.code == b->part.code);
 	CHECK(a->part.end == b->part.end && memcmp(a->part.digest, b->part.digest, sizeof(a->part.digest)) == 0);
 	CHECK(a->part.code || slice_compare(a->part.data, b->part.data) == 0);
+	CHECK(memcmp(a->nonce, b->nonce, sizeof(a->nonce)) == 0 && memcmp(a->challenge, b->challenge, sizeof(a->challenge)) == 0);
 	mem_free(bytes);
 }
 

@@ -179,6 +179,43 @@ START_TEST(test_snapshot_letters)
 }
 END_TEST
 
+START_TEST(test_invitations_and_knocks)
+{
+	struct bed *b = bed_new();
+	uint8_t first[HMAC_BYTES], second[HMAC_BYTES];
+
+	b->in.kind = RAFT_LETTER_INVITATION;
+	memcpy(b->in.challenge, "challenge", 9);
+	pack(b);
+	ck_assert_int_eq(unpack(b), 0);
+	ck_assert_int_eq(b->out.kind, RAFT_LETTER_INVITATION);
+	ck_assert_mem_eq(b->out.challenge, b->in.challenge, RAFT_NONCE_BYTES);
+	ck_assert_uint_eq(b->out.nonce[0], 0);
+	memcpy(b->in.nonce, "nonce", 5);
+	pack(b);
+	ck_assert_int_eq(unpack(b), 0);
+	ck_assert_mem_eq(b->out.nonce, b->in.nonce, RAFT_NONCE_BYTES);
+
+	/* An answer is one to this invitation, and says yes or no. */
+	raft_codec_sign_answer(&b->codec, &b->out, 0, b->in.nonce, first);
+	raft_codec_sign_answer(&b->codec, &b->out, ERR_AGAIN, b->in.nonce, second);
+	ck_assert_mem_ne(first, second, HMAC_BYTES);
+	raft_codec_sign_answer(&b->codec, &b->in, 0, b->in.nonce, second);
+	ck_assert_mem_eq(first, second, HMAC_BYTES);
+	b->in.challenge[15] = 1;
+	raft_codec_sign_answer(&b->codec, &b->in, 0, b->in.nonce, second);
+	ck_assert_mem_ne(first, second, HMAC_BYTES);
+
+	b->in.kind = RAFT_LETTER_KNOCK;
+	b->in.place[0] = 4;
+	pack(b);
+	ck_assert_int_eq(unpack(b), 0);
+	ck_assert_int_eq(b->out.kind, RAFT_LETTER_KNOCK);
+	ck_assert_mem_eq(b->out.place, b->in.place, RAFT_PLACE_BYTES);
+	bed_free(b);
+}
+END_TEST
+
 START_TEST(test_refused)
 {
 	struct bed *b = bed_new();
@@ -295,4 +332,4 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
-UNIT_MAIN("raft_codec", test_messages, test_snapshot_letters, test_refused, test_greatest_letter, test_nonsense)
+UNIT_MAIN("raft_codec", test_messages, test_snapshot_letters, test_invitations_and_knocks, test_refused, test_greatest_letter, test_nonsense)

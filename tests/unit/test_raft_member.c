@@ -259,7 +259,41 @@ START_TEST(test_places)
 }
 END_TEST
 
-UNIT_MAIN("raft_member", test_places, test_change_waits_for_an_entry_of_the_own_term, test_changes_that_make_no_sense,
+/* Of who has moved, and of nobody else; whose vote counts stays as it is. */
+START_TEST(test_place_said_anew)
+{
+	const struct raft_member known[] = {{.id = 1, .place = "one"}, {.id = 2, .place = "two"}},
+				 then[] = {{.id = 1, .place = "elsewhere"}, {.id = 2, .place = "far"}, {.id = 3, .place = "three"}};
+	struct raft_event event = {.type = RAFT_CHANGE, .change = RAFT_ADD_LEARNER, .peer = 4, .known = known, .known_count = 2};
+	struct raft_config before;
+
+	founded(3);
+	lead();
+	appended(2, core.term, 2);
+	step(&event);
+	appended(2, core.term, 3);
+	appended(3, core.term, 3);
+	before = core.config;
+	event = (struct raft_event){.type = RAFT_CHANGE, .change = RAFT_MOVE, .peer = 7, .known = then, .known_count = 3};
+	step(&event);
+	ck_assert_int_eq(u.code, ERR_NOENT);
+	event.peer = 2;
+	step(&event);
+	ck_assert_int_eq(u.code, 0);
+	ck_assert_int_eq(u.append.kind, RAFT_APPEND_CONFIG);
+	ck_assert_str_eq((const char *)core.config.members[0].place, "one");
+	ck_assert_str_eq((const char *)core.config.members[1].place, "far");
+	ck_assert_str_eq((const char *)core.config.members[2].place, "three"); /* it had not been said */
+	ck_assert_uint_eq(core.config.count, before.count);
+	ck_assert_uint_eq(core.config.last_id, before.last_id);
+	for (uint32_t i = 0; i < before.count; i++)
+		ck_assert_int_eq(core.config.members[i].voter, before.members[i].voter);
+	step(&event);
+	ck_assert_int_eq(u.code, ERR_BUSY);
+}
+END_TEST
+
+UNIT_MAIN("raft_member", test_places, test_place_said_anew, test_change_waits_for_an_entry_of_the_own_term, test_changes_that_make_no_sense,
 	test_id_of_a_removed_member_is_not_given_again, test_learner_that_has_nothing_is_not_promoted,
 	test_configuration_goes_with_its_entry, test_transfer_waits_until_the_other_has_all,
 	test_timeout_now_of_another_leader, test_transfer_to_who_cannot_lead, test_configuration_found_at_start_may_go,
