@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits: until stores have ended, and for what some examples show
 """examples: what --help and the documents show can be typed: each example of each command is run as it stands, but for places and sizes.
 
 The examples are taken from the programs and pages themselves. Absolute places on the host lie in a folder of this test, and what would take
