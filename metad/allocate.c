@@ -278,7 +278,7 @@ void metad__allocate(void *ctx, struct rpc_req *req)
 	Craton__Policy policy;
 	int status;
 
-	if (metad__gate(md, req) || metad__refuse_growth(md, req))
+	if (metad__gate(md, req) || metad__refuse_growth(md, req, NULL))
 		return;
 	status = metad__allocate_blocks(md, msg, &reply, &policy);
 	if (status == ERR_AGAIN) {

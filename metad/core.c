@@ -117,9 +117,17 @@ void metad__fail_waiting(struct list *list, int status)
 		rpc_reply_status(req, status);
 }
 
-bool metad__refuse_growth(struct metad *md, struct rpc_req *req)
+/* It is in the session's replies: sent again after it was done. */
+static bool was_answered(const struct metad *md, const Craton__RequestId *id)
 {
-	if (!kv_is_full(md->state.kv))
+	const struct state_session *session = id ? state_session_at(&md->state, id->session) : NULL;
+
+	return session && id->number && session->replies[id->number % STATE_WINDOW].seq == id->number;
+}
+
+bool metad__refuse_growth(struct metad *md, struct rpc_req *req, const Craton__RequestId *id)
+{
+	if (!kv_is_full(md->state.kv) || was_answered(md, id))
 		return false;
 	rpc_reply_status(req, ERR_META_FULL);
 	return true;

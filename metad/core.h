@@ -315,8 +315,11 @@ struct metad *metad__of(void *ctx);
 extern const struct rpc_handler metad__handlers[];
 
 /* core.c */
-/* The metadata have no room for growth: the request was refused. Whatever makes rows fewer is not asked. */
-bool metad__refuse_growth(struct metad *md, struct rpc_req *req);
+/*
+ * The metadata have no room for growth: the request was refused. Whatever makes rows fewer is not asked, and a change (`id`; NULL: it is
+ * none) that was done before this one was sent again gets its answer.
+ */
+bool metad__refuse_growth(struct metad *md, struct rpc_req *req, const Craton__RequestId *id);
 void metad__fatal(struct metad *md, int code, const char *text);
 void metad__wait(struct list *list, struct rpc_req *req);
 struct rpc_req *metad__unwait(struct list *list); /* NULL: none left */

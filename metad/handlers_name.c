@@ -133,7 +133,7 @@ void metad__mkdir(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__MkdirRequest *msg = (const Craton__MkdirRequest *)req->msg;
 
-	if (metad__gate(md, req) || metad__refuse_growth(md, req) || !metad__path_good(req, &msg->path))
+	if (metad__gate(md, req) || metad__refuse_growth(md, req, msg->id) || !metad__path_good(req, &msg->path))
 		return;
 	md->cmd.type = STATE_CMD_MKDIR;
 	md->cmd.mkdir = (struct state_cmd_mkdir){
