@@ -447,7 +447,7 @@ static inline bool bed_beat(struct metad_bed *bed, uint32_t i, int flags)
 	Craton__DiskBeat beat = CRATON__DISK_BEAT__INIT, *beats[] = {&beat};
 	uint64_t free_bytes[6] = {50ull << 30, 50ull << 30, 50ull << 30, 50ull << 30, 50ull << 30, 50ull << 30};
 	uint8_t uuid[16] = {(uint8_t)i}, mac[32];
-	char error[] = "EIO on read";
+	char error[] = "EIO on read", none[] = "";
 	Craton__HeartbeatReply *reply;
 
 	if (flags & BED_BEAT_FULL)
@@ -468,7 +468,7 @@ static inline bool bed_beat(struct metad_bed *bed, uint32_t i, int flags)
 	beat.n_free_bytes = flags & BED_BEAT_BY_CLASS ? 3 : ARRAY_COUNT(free_bytes);
 	beat.chunks = 5;
 	beat.failed = flags & BED_BEAT_FAILED;
-	beat.error = error;
+	beat.error = beat.failed ? error : none;
 	auth_heartbeat(bed->options.secret, metad_bed_cluster.bytes, &req, mac);
 	req.auth = bed_bytes(mac, sizeof(mac));
 	ck_assert_int_eq(bed_call(bed, &rpc_metad_heartbeat, &req.base), 0);
