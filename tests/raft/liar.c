@@ -7,7 +7,7 @@
 #include "tests/raft/world_private.h"
 
 static void told(struct world *w, struct world_node *n, const struct raft_message *m, const struct world_entry *bodies,
-	uint64_t missing, const char *lie)
+	uint64_t missing, uint64_t *ret_count, const char *lie)
 {
 	struct raft_event event = {.type = RAFT_RECEIVE, .message = m, .count = missing};
 	const struct raft_core *core = &n->core;
@@ -15,7 +15,7 @@ static void told(struct world *w, struct world_node *n, const struct raft_messag
 
 	if (raft_message_check(m) != 0)
 		return; /* a connection that says this is closed */
-	w->counts.lies++;
+	++*ret_count;
 	n->lies++;
 	world__step(w, n, &event, bodies);
 	if (core->refused != refused + 1 || core->term != term || core->last_index != last || core->commit != commit ||
@@ -32,7 +32,7 @@ static void lacks_bodies(struct world *w)
 
 		if (p.message.type != RAFT_APPEND || p.message.append.last == p.message.append.prev_index || !n->up || n->stalled)
 			continue;
-		told(w, n, &p.message, p.bodies, 1, "a message that lacks a body");
+		told(w, n, &p.message, p.bodies, 1, &w->counts.lies_bodies, "a message that lacks a body");
 		return;
 	}
 }
@@ -46,7 +46,7 @@ static void config_inside(struct world *w)
 		if (m.type != RAFT_APPEND || !m.append.has_config || m.append.last == m.append.prev_index + 1)
 			continue;
 		m.append.config.index--;
-		w->counts.lies++;
+		w->counts.lies_config++;
 		if (raft_message_check(&m) == 0)
 			world__fail(w, "a configuration inside of a message passes for its last entry");
 		return;
@@ -75,7 +75,7 @@ static void other_committed(struct world *w, struct world_node *n)
 	m.append.commit = index;
 	m.append.run_count = 1;
 	m.append.runs[0] = (struct raft_run){index, core->term};
-	told(w, n, &m, bodies, 0, "another entry than that which is committed");
+	told(w, n, &m, bodies, 0, &w->counts.lies_entry, "another entry than that which is committed");
 }
 
 /* A snapshot of what comes later, of an older term than what is committed. */
@@ -92,7 +92,7 @@ static void older_term(struct world *w, struct world_node *n)
 	m.snapshot.config = core->config;
 	if (m.snapshot.config.index > m.snapshot.index || m.snapshot.config.count == 0)
 		return;
-	told(w, n, &m, NULL, 0, "a snapshot of an older term than what is committed");
+	told(w, n, &m, NULL, 0, &w->counts.lies_snapshot, "a snapshot of an older term than what is committed");
 }
 
 void world__lie(struct world *w)

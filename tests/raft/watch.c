@@ -72,7 +72,9 @@ static void check_reads(struct world *w, struct world_node *n, const struct raft
 
 		if (!read->open || read->node != world__id(w, n))
 			continue;
-		if (event->type == RAFT_RECEIVE && event->message->type == RAFT_READ_ACK && event->message->term == n->core.term)
+		/* The answer to an older probe says nothing of now. */
+		if (event->type == RAFT_RECEIVE && event->message->type == RAFT_READ_ACK && event->message->term == n->core.term &&
+			event->message->read.seq >= read->token)
 			read->heard |= UINT64_C(1) << (event->message->from - 1);
 		if (read->token <= u->read_done && !quorum_in(w, n, read->heard))
 			world__fail(w, "node %u answers a read, and no quorum has said since that it leads", world__id(w, n));

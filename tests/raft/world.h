@@ -138,7 +138,8 @@ struct world_read {
 /* What happened, so that a run of histories can say that it did. */
 struct world_counts {
 	uint64_t steps, elections, committed, crashes, torn, cuts, snapshots, changes, transfers, reads, lost, repeated,
-		partitions, stalls, rollbacks, refused, asked, late_fills, late_reports, void_fills, jumps, late_offers, lies;
+		partitions, stalls, rollbacks, refused, asked, late_fills, late_reports, void_fills, jumps, late_offers, lies_bodies,
+		lies_config, lies_entry, lies_snapshot;
 };
 
 struct world;
