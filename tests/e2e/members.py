@@ -228,7 +228,8 @@ def grow_and_shrink(store):
     fourth.kill()
     wait_until(lambda: by_name(members(store))["metad-4"]["state"] == "down", "metad-4 to be down")
     forgot = Joiner(store, 4, "metad-4-again", fourth.address)
-    load.goes_on("while one that lost its directory waits")
+    for _ in range(8):  # so that the leader has surely tried to speak to it
+        load.goes_on("while one that lost its directory waits")
     check(by_name(members(store))["metad-4"]["state"] == "down", "a metad that lost its directory came back under its number")
     forgot.kill()
     refused(store, "remove", "metad-3", says="most of the others would not answer")
