@@ -35,7 +35,7 @@ START_TEST(test_successor)
 	static struct raft_core core;
 
 	core.options.id = 2;
-	core.config = (struct raft_config){.count = 4, .members = {{1, true}, {2, true}, {3, true}, {4, false}}};
+	core.config = (struct raft_config){.count = 4, .members = {{.id = 1, .voter = true}, {.id = 2, .voter = true}, {.id = 3, .voter = true}, {.id = 4}}};
 	for (uint32_t i = 0; i < 4; i++)
 		core.peers[i] = (struct raft_peer){.id = i + 1, .match = 10 + i, .active = true};
 	core.peers[1].match = 30;
