@@ -17,8 +17,8 @@
 #define BACKOFF_CAP_NS (1000ull * 1000 * 1000)
 /* A request that gets no answer is sent again, if it may be, rather than waited for to the end. */
 #define ATTEMPT_NS (10ull * 1000 * 1000 * 1000)
-/* The same where another replica can be asked instead. */
-#define GROUP_ATTEMPT_NS (3ull * 1000 * 1000 * 1000)
+/* The same where another replica can be asked instead: longer than an answer to a change of members may take (2 s). */
+#define GROUP_ATTEMPT_NS (2500ull * 1000 * 1000)
 #define GOODBYE_NS (2ull * 1000 * 1000 * 1000)
 
 static void send_now(struct session_call *call);

@@ -16,7 +16,7 @@
 
 enum {
 	HEARTBEAT_MS = 100,
-	ELECTION_MS = 1000, /* one to two of them without a leader: an election */
+	ELECTION_MS = 500, /* one to two of them without a leader: an election */
 	HAND_OVER_TRIES = 2, /* each ends within an election timeout */
 	MESSAGE_BYTES = 512 << 10,
 	INFLIGHT_BYTES = 4 << 20,

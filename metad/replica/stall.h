@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include "metad/raft/raft.h"
 
-enum { STALL_ELECTIONS = 3 };
+enum { STALL_ELECTIONS = 6 };
 
 struct stall {
 	uint64_t generation, durable; /* of the log's slots, and its last entry: as they were at the last look */

@@ -19,7 +19,7 @@ START_TEST(test_look)
 	ck_assert(!stall_hangs(&s, &options));
 	stall_look(&s, &options, now += 100000, true, 3, 3);
 	ck_assert(!stall_hangs(&s, &options));
-	for (int i = 0; i < 37; i++)
+	for (int i = 0; i < 75; i++)
 		stall_look(&s, &options, now += 20, true, 3, 3);
 	ck_assert(stall_hangs(&s, &options));
 	stall_look(&s, &options, now += 20, true, 3, 2); /* a cut */
