@@ -11,6 +11,8 @@
  *    count for itself, and leads no longer once it has committed that (Ongaro's thesis, 4.2.2).
  * 5. A higher term in any message but a pre-vote makes a follower; also in an answer that refuses, or two that refuse each other would
  *    never learn which of them is behind.
+ * 6. A candidacy has longer than the silence before it: the candidate and each voter make a vote durable, two syncs each, and one that
+ *    begins anew sooner than that is elected never.
  */
 #include "metad/raft/raft_private.h"
 
@@ -105,6 +107,7 @@ void raft__campaign(struct raft_turn *t, bool pre, bool forced)
 		core->term++;
 		core->vote = core->options.id;
 		t->update->meta = true;
+		core->election_at_ms += core->options.election_ms; /* 6 */
 	}
 	for (uint32_t i = 0; i < core->config.count; i++) {
 		const struct raft_member *member = &core->config.members[i];

@@ -209,7 +209,7 @@ void raft__transfer(struct raft_turn *t, uint64_t id)
 	if (t->update->code)
 		return;
 	core->transfer_to = id;
-	core->transfer_until_ms = core->now_ms + core->options.election_ms;
+	core->transfer_until_ms = core->now_ms + 2 * core->options.election_ms; /* the other one has to be elected */
 	raft__transfer_go(t, peer);
 }
 

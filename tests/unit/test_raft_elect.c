@@ -222,7 +222,28 @@ START_TEST(test_who_is_removed_stands_until_that_is_committed)
 }
 END_TEST
 
+/* A vote is made durable by two who sync twice each, one after the other. */
+START_TEST(test_candidacy_outlasts_the_silence_before_it)
+{
+	struct raft_event campaign = {.type = RAFT_CAMPAIGN};
+
+	founded(3);
+	step(&campaign);
+	voted(2, 2, true, true);
+	ck_assert_int_eq(core.role, RAFT_CANDIDATE);
+	tick(2 * ELECTION_MS - 1);
+	ck_assert_int_eq(core.role, RAFT_CANDIDATE);
+	voted(2, 2, false, true);
+	ck_assert_int_eq(core.role, RAFT_LEADER);
+	founded(3);
+	step(&campaign);
+	voted(2, 2, true, true);
+	tick(3 * ELECTION_MS);
+	ck_assert_int_eq(core.role, RAFT_PRE_CANDIDATE); /* but not for ever */
+}
+END_TEST
+
 UNIT_MAIN("raft_elect", test_pre_vote_changes_nothing, test_who_hears_a_leader_does_not_vote,
 	test_vote_goes_to_a_log_that_is_not_behind, test_one_vote_a_term, test_votes_of_an_older_term_do_not_count,
 	test_refusal_tells_the_term, test_leader_without_quorum_steps_down, test_who_is_no_voter_votes,
-	test_removed_server_disturbs_nobody, test_who_is_removed_stands_until_that_is_committed)
+	test_removed_server_disturbs_nobody, test_who_is_removed_stands_until_that_is_committed, test_candidacy_outlasts_the_silence_before_it)

@@ -111,7 +111,7 @@ START_TEST(test_transfer_waits_until_the_other_has_all)
 	ck_assert_int_eq(u.code, ERR_AGAIN);
 	appended(2, core.term, 2);
 	ck_assert_ptr_nonnull(sent(RAFT_TIMEOUT_NOW, 2));
-	for (int i = 0; i <= ELECTION_MS / HEARTBEAT_MS; i++) { /* it does nothing with it */
+	for (int i = 0; i <= 2 * ELECTION_MS / HEARTBEAT_MS; i++) { /* it does nothing with it */
 		tick(HEARTBEAT_MS);
 		appended(2, core.term, 2);
 	}
