@@ -136,9 +136,10 @@ uint64_t ledger_successor(const struct ledger_view *view);
 uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before);
 /*
  * Likewise: have most of those that would vote after this removal or promotion, and the one that is promoted, answered the probe `since` or a
- * later one? What changes nobody's vote is always borne.
+ * later one, and have they in their logs what was committed when it left, `had`? One whose disk hangs answers, and has not. What changes
+ * nobody's vote is always borne.
  */
-bool ledger_bears(const struct ledger_view *view, enum raft_change what, uint64_t id, uint64_t since);
+bool ledger_bears(const struct ledger_view *view, enum raft_change what, uint64_t id, uint64_t since, uint64_t had);
 
 /* Of who leads a group: asks who is to become member `id` whether it would; as raft_links_invite. */
 int ledger_invite(struct ledger *ledger, uint64_t id, const struct io_addr *addr, void (*done)(void *ctx, int status), void *ctx);
@@ -154,7 +155,7 @@ struct ledger_change {
 	struct list link;
 	struct replica_submit submit;
 	bool asks; /* not submitted yet: who would vote then is asked first */
-	uint64_t since, until_ns;
+	uint64_t since, had, until_ns;
 	struct raft_member known[RAFT_MEMBERS_MAX + 1];
 };
 /* Of who leads a group: ADD_LEARNER (addr: where it is) or REMOVE. Learners are promoted by who leads, as soon as they have caught up. */

@@ -106,13 +106,13 @@ uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before)
 	return 0;
 }
 
-bool ledger_bears(const struct ledger_view *view, enum raft_change what, uint64_t id, uint64_t since)
+bool ledger_bears(const struct ledger_view *view, enum raft_change what, uint64_t id, uint64_t since, uint64_t had)
 {
 	uint32_t voters = 0, answered = 0;
 
 	for (uint32_t i = 0; i < view->count; i++) {
 		const struct ledger_member *m = &view->members[i];
-		bool is_it = m->id == id, answers = m->answered >= since;
+		bool is_it = m->id == id, answers = m->answered >= since && m->match >= had;
 
 		if (is_it && what == RAFT_REMOVE && !m->voter)
 			return true;
@@ -176,7 +176,7 @@ static void submit_borne(struct ledger *l)
 	LIST_FOREACH(it, &l->changes) {
 		struct ledger_change *change = LIST_ENTRY(it, struct ledger_change, link);
 
-		if (change->asks && ledger_bears(&view, change->submit.change, change->submit.member, change->since))
+		if (change->asks && ledger_bears(&view, change->submit.change, change->submit.member, change->since, change->had))
 			submit(l, change);
 	}
 }
@@ -207,6 +207,7 @@ void ledger_change(struct ledger *l, struct ledger_change *change, enum raft_cha
 	change->submit.known_count = known_members(l, change, id, addr);
 	change->asks = what == RAFT_PROMOTE || what == RAFT_REMOVE;
 	change->since = replica_core(l->replica)->read_seq + 1; /* of the next probe that leaves */
+	change->had = replica_core(l->replica)->commit;
 	change->until_ns = io_now_ns(l->io) + ASK_MS * ms_ns;
 	list_push_back(&l->changes, &change->link);
 	if (change->asks)

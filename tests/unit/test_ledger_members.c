@@ -38,18 +38,22 @@ START_TEST(test_who_may_go)
 {
 	struct ledger_view view = view_of(3);
 
-	ck_assert(ledger_bears(&view, RAFT_REMOVE, 2, 7));
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 2, 7, 100));
 	view.members[2].answered = 6; /* before it was asked: it may be dead since, whatever its state */
-	ck_assert(ledger_bears(&view, RAFT_REMOVE, 3, 7));
-	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 2, 7)); /* of metad-1 and -3 one answers */
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 3, 7, 100));
+	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 2, 7, 100)); /* of metad-1 and -3 one answers */
 	view.members[2].voter = false;
-	ck_assert(ledger_bears(&view, RAFT_REMOVE, 3, 7)); /* it does not count */
-	ck_assert(ledger_bears(&view, RAFT_REMOVE, 2, 7));
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 3, 7, 100)); /* it does not count */
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 2, 7, 100));
+	view = view_of(3);
+	view.members[2].match = 99; /* it answers, and its disk hangs */
+	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 2, 7, 100));
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 3, 7, 100));
 	view = view_of(5);
 	view.members[3].answered = view.members[4].answered = 0;
-	ck_assert(ledger_bears(&view, RAFT_REMOVE, 4, 7));
-	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 2, 7));
-	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 1, 7)); /* nor can the leader go, whatever it hears from itself */
+	ck_assert(ledger_bears(&view, RAFT_REMOVE, 4, 7, 100));
+	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 2, 7, 100));
+	ck_assert(!ledger_bears(&view, RAFT_REMOVE, 1, 7, 100)); /* nor can the leader go, whatever it hears from itself */
 }
 END_TEST
 
@@ -58,14 +62,17 @@ START_TEST(test_who_may_vote)
 	struct ledger_view view = view_of(4);
 
 	view.members[3].voter = false;
-	ck_assert(ledger_bears(&view, RAFT_PROMOTE, 4, 7));
+	ck_assert(ledger_bears(&view, RAFT_PROMOTE, 4, 7, 100));
 	view.members[3].answered = 6;
-	ck_assert(!ledger_bears(&view, RAFT_PROMOTE, 4, 7));
+	ck_assert(!ledger_bears(&view, RAFT_PROMOTE, 4, 7, 100));
 	view.members[3].answered = 7;
+	view.members[3].match = 99;
+	ck_assert(!ledger_bears(&view, RAFT_PROMOTE, 4, 7, 100));
+	view.members[3].match = 100;
 	view.members[2].answered = 6;
-	ck_assert(ledger_bears(&view, RAFT_PROMOTE, 4, 7));
+	ck_assert(ledger_bears(&view, RAFT_PROMOTE, 4, 7, 100));
 	view.members[1].answered = 6; /* two of four */
-	ck_assert(!ledger_bears(&view, RAFT_PROMOTE, 4, 7));
+	ck_assert(!ledger_bears(&view, RAFT_PROMOTE, 4, 7, 100));
 }
 END_TEST
 
