@@ -102,12 +102,17 @@ uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id)
 	return 0;
 }
 
+static bool says_itself(const struct raft_links *links, const struct link *link)
+{
+	return link->said.family && io_now_ns(links->io) - link->heard_ns < LINK_HEARD_MS * ms_ns;
+}
+
 bool raft_links_said(const struct raft_links *links, uint64_t id, struct io_addr *ret_addr)
 {
 	for (uint32_t i = 0; i < LINKS_MAX; i++) {
 		const struct link *link = links->members[i];
 
-		if (link && link->id == id && link->said.family) {
+		if (link && link->id == id && says_itself(links, link)) {
 			*ret_addr = link->said;
 			return true;
 		}
@@ -198,11 +203,6 @@ static void aim(struct raft_links *links, struct link *link, const struct io_add
 	(*at)->stranger = before.stranger;
 }
 
-static bool says_itself(const struct raft_links *links, const struct link *link)
-{
-	return link->said.family && io_now_ns(links->io) - link->heard_ns < LINK_HEARD_MS * ms_ns;
-}
-
 static bool is_among(const struct raft_links_place *places, uint32_t count, uint64_t id)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -230,9 +230,10 @@ void raft_links_set(struct raft_links *links, const struct raft_links_place *pla
 			continue;
 		}
 		at = place_of(links, places[i].id);
-		if (at && !says_itself(links, *at))
+		if (at && !says_itself(links, *at)) {
+			(*at)->said = (struct io_addr){0}; /* long ago: the log knows better */
 			aim(links, *at, &places[i].addr);
-		else if (!at)
+		} else if (!at)
 			(void)raft_links_member(links, places[i].id, &places[i].addr); /* no room: it is known when letters come from it */
 		at = place_of(links, places[i].id);
 		if (at)
