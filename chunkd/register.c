@@ -457,7 +457,7 @@ static void send_beat(struct registrar *r, bool stopping)
 		struct disk *d = ch->disks[i];
 		Craton__DiskBeat *beat = &r->beat_disks[i];
 
-		segments_refresh(d->segments);
+		segments_refresh(d->segments, !d->failed);
 		if (!d->registered && !failed_storing(&r->stores[i]))
 			continue;
 		r->beat_table[m->n_disks++] = beat;

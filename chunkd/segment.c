@@ -555,11 +555,11 @@ static void space_done(struct io_op *op)
 		close_when_idle(s);
 }
 
-void segments_refresh(struct segments *s)
+void segments_refresh(struct segments *s, bool makes)
 {
 	if (s->closed)
 		return;
-	if (is_stuck(s) && may_make(s) && io_now_ns(s->io) >= s->retry_at_ns)
+	if (makes && is_stuck(s) && may_make(s) && io_now_ns(s->io) >= s->retry_at_ns)
 		make_start(s, s->make.class);
 	if (s->space.busy)
 		return;

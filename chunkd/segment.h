@@ -73,8 +73,8 @@ bool segment_parse_name(const char *name, uint32_t *ret_number, enum alloc_class
  * made yet. Size 0: all that is free.
  */
 uint64_t segments_free_bytes(const struct segments *segments, uint32_t size);
-/* Asks the file system anew how much is left, for later calls of the above, and makes a segment where that kept failing. To be called now and then. */
-void segments_refresh(struct segments *segments);
+/* Asks the file system anew how much is left, for later calls of the above, and, if the disk `makes`, makes a segment where that kept failing. To be called now and then. */
+void segments_refresh(struct segments *segments, bool makes);
 /* 0, or the error that keeps segments from being made: again and again, and not for want of space. */
 int segments_stuck(const struct segments *segments);
 uint64_t segments_capacity_bytes(const struct segments *segments);

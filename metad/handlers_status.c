@@ -260,7 +260,7 @@ static void reasons_fleet(struct metad *md, struct answer *a)
 			reason(a, "disk-down", false, "disk %u (%s) is not served by %s, which is up: look at its log",
 				id, disk->path, server->name);
 		else if (disk->state == STATE_DISK_UP && md->disks[id].stuck[0])
-			reason(a, "disk-stuck", false, "disk %u (%s on %s) takes no more than fits into what it has: %s: mend that, it is tried again each minute",
+			reason(a, "disk-stuck", false, "disk %u (%s on %s) takes no more than fits into what it has: %s: mend that, it is tried again at most a minute later",
 				id, disk->path, server->name, md->disks[id].stuck);
 	}
 }

@@ -269,7 +269,7 @@ START_TEST(test_segments_that_cannot_be_made)
 	ck_assert_uint_lt(sim_now_ns(b->sim) - from_ns, SECOND_NS);
 	ck_assert_int_eq(io_rename(b->host, in_the_way, "/disk/away"), 0);
 	for (int i = 0; i < 5; i++) {
-		segments_refresh(b->disk->segments);
+		segments_refresh(b->disk->segments, true);
 		sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + SECOND_NS);
 	}
 	ck_assert_int_eq(segments_stuck(b->disk->segments), 0);
