@@ -325,6 +325,10 @@ int ledger__group_open(struct ledger *l, struct err *err)
 	rc = replica_open(l->io, &o, &l->replica, err);
 	if (rc)
 		return rc;
+	if (l->group.found && replica_last_index(l->replica) > 1) {
+		replica_abandon(l->replica);
+		return err_set(err, ERR_EXIST, "%s holds a replica already: start it without --found, which would make it anew if it lost its directory", l->options.dir);
+	}
 	l->waits = replica_is_blank(l->replica);
 	if (!l->waits || l->group.join)
 		return 0;

@@ -450,13 +450,11 @@ int local_founded(const struct local *local, struct err *err)
 	return r;
 }
 
-static int start_metad(const struct local *local, const char *name, uint64_t metad, struct err *err)
+static int start_metad(const struct local *local, const char *name, uint64_t metad, bool found, struct err *err)
 {
 	char *program = process_program("craton-metad"), *conf = mem_printf("%s/craton.conf", local->dir);
 	char *dir = mem_printf("%s/%s", local->dir, name), *listen = mem_printf("127.0.0.1:%llu", (unsigned long long)local->metad_ports[metad]);
 	char *replica = mem_printf("%llu", (unsigned long long)metad + 1);
-	/* A replica that lost its directory has forgotten what it acknowledged: it is made only while the group has never led. */
-	bool found = !local_was_founded(local);
 	char *argv[] = {program, "-c", conf, "--name", (char *)name, "--dir", dir, "--listen", listen, "--metrics", "127.0.0.1:0",
 	                "--policy", (char *)local->policy, /* a list ends at NULL */ local->metad_count > 1 ? "--replica" : NULL, replica, found ? "--found" : NULL, NULL};
 	int r = program ? process_start(local->dir, name, argv, err)
@@ -488,7 +486,7 @@ static int start_chunkd(const struct local *local, const char *name, struct err 
 	return r;
 }
 
-int local_start(struct local *local, const char *name, bool *ret_started, struct err *err)
+static int start(struct local *local, const char *name, bool found, bool *ret_started, struct err *err)
 {
 	bool metad = !strncmp(name, "metad", 5), runs;
 	uint64_t number = metad ? strtoull(name + strlen("metad-"), NULL, 10) - 1 : 0;
@@ -501,10 +499,22 @@ int local_start(struct local *local, const char *name, bool *ret_started, struct
 	if (!runs && metad)
 		r = local_settle_port(local, number, err);
 	if (!runs && r == ERR_OK)
-		r = metad ? start_metad(local, name, number, err) : start_chunkd(local, name, err);
+		r = metad ? start_metad(local, name, number, found, err) : start_chunkd(local, name, err);
 	close(lock); /* from here on process_pid() tells the others */
 	if (r == ERR_OK)
 		r = process_wait_ready(local->dir, name, START_TIMEOUT_MS, err);
 	*ret_started = r == ERR_OK && !runs;
+	return r;
+}
+
+int local_start(struct local *local, const char *name, bool *ret_started, struct err *err)
+{
+	/* A replica that lost its directory has forgotten what it acknowledged: it is made only while the group has never led. */
+	bool found = !strncmp(name, "metad", 5) && local->metad_count > 1 && !local_was_founded(local);
+	int r = start(local, name, found, ret_started, err);
+
+	/* It may have led, and nobody lived to note that: then it refuses to be founded again. */
+	if (r < 0 && found && !process_pid(local->dir, name))
+		r = start(local, name, false, ret_started, err);
 	return r;
 }

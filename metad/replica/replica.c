@@ -329,6 +329,11 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 	return 0;
 }
 
+uint64_t replica_last_index(const struct replica *r)
+{
+	return wal_index_last(wal_index(r->wal));
+}
+
 bool replica_is_blank(const struct replica *r)
 {
 	const struct wal_index *index = wal_index(r->wal);

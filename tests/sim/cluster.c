@@ -122,15 +122,24 @@ static int start_metad(struct cluster_node *n, struct err *err)
 		.on_fatal = on_fatal,
 		.ctx = n,
 	};
+	int rc;
 
 	if (c->options.metads) {
-		o.group = (struct metad_group){.members = metads_of(c), .found = true};
+		o.group = (struct metad_group){.members = metads_of(c), .found = !n->founded};
 		while (cluster_metad_node(c, (unsigned)o.group.id) != n->number)
 			o.group.id++;
 		o.group.id++;
 	}
 	memcpy(o.secret, c->secret, sizeof(o.secret));
-	return metad_start(n->io, &o, &n->metad, err);
+	rc = metad_start(n->io, &o, &n->metad, err);
+	if (rc == ERR_EXIST && o.group.found) { /* from now on it is there, or it was lost */
+		n->founded = true;
+		o.group.found = false;
+		rc = metad_start(n->io, &o, &n->metad, err);
+	}
+	if (rc == ERR_NOENT && n->founded)
+		cluster_fail(c, "%s has lost its replica: %s", n->name, err->text);
+	return rc;
 }
 
 static const char *const disk_paths[CLUSTER_DISKS_MAX] = {"/disk-1", "/disk-2"};

@@ -54,6 +54,7 @@ struct cluster_node {
 	struct client *client;
 	struct log log;
 	bool fatal; /* the daemon asked to be stopped; not yet dealt with */
+	bool founded; /* a metad of a group that holds what has been led: a start that finds nothing there has lost it */
 	uint32_t starts;
 	struct {
 		uint64_t index, digest;

@@ -605,6 +605,9 @@ START_TEST(test_directories)
 	ck_assert_int_eq(metad_bed_try_start(b, &err), ERR_INVAL);
 	ck_assert_ptr_nonnull(strstr(err.text, "holds a replica of a group"));
 	b->options.group = group;
+	b->options.group.found = true;
+	ck_assert_int_eq(metad_bed_try_start(b, &err), ERR_EXIST);
+	ck_assert_ptr_nonnull(strstr(err.text, "without --found"));
 	b->options.group.found = false; /* it is there */
 	metad_bed_start(b);
 	metad_bed_stop(b);
