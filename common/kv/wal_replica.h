@@ -20,6 +20,8 @@
  *  4. The log is one of slots and segments together: the slots say where it begins (the only manifest), and whoever finds
  *     them contradict each other, or what they say is durable gone, gets ERR_CORRUPT, and nothing is changed.
  *
+ *  5. One process: the slots are locked from the open on (ERR_BUSY); who finds them locked has changed nothing.
+ *
  * As in wal.h: one thread; no callback from inside a call; after the first failure everything fails.
  */
 #ifndef COMMON_KV_WAL_REPLICA_H

@@ -70,8 +70,11 @@ static int slots_read(struct wal *wal, const char *path, struct err *err)
 	struct wal_meta metas[WAL_META_SLOTS];
 	int codes[WAL_META_SLOTS];
 	uint64_t bytes = 0;
-	int64_t n = io_fdatasync(wal->io, g->meta_fd);
+	int64_t n = io_lock(wal->io, g->meta_fd); /* nobody else reads what is being written, or writes between */
 
+	if (n < 0)
+		return err_set(err, (int)n, "%s: cannot lock: %s", path, n == ERR_BUSY ? "another process uses it" : err_text((int)n));
+	n = io_fdatasync(wal->io, g->meta_fd);
 	if (n < 0)
 		return err_set(err, (int)n, "%s: cannot sync: %s", path, err_text((int)n));
 	n = io_size(wal->io, g->meta_fd, &bytes);

@@ -167,5 +167,27 @@ START_TEST(test_plain_log)
 }
 END_TEST
 
+/* A second process finds it locked, and has changed nothing. */
+START_TEST(test_one_process)
+{
+	uint8_t before[WAL_META_SLOTS * WAL_META_BYTES], after[sizeof(before)];
+	struct wal *first;
+
+	begin();
+	appends(2, 1, 10);
+	idle();
+	first = bed.wal;
+	get(meta_path, before, sizeof(before), 0);
+	expect_refused(ERR_BUSY, "/log/meta: cannot lock: another process uses it");
+	get(meta_path, after, sizeof(after), 0);
+	ck_assert_mem_eq(before, after, sizeof(before));
+	bed.wal = first;
+	appends(2, 1, 10); /* that one goes on */
+	bed_crash(&bed);
+	bed_open(&bed);
+	bed_fini(&bed);
+}
+END_TEST
+
 UNIT_MAIN("wal_slots", test_slots, test_slots_one_by_one, test_slot_written_and_not_synced, test_whose_log,
-	test_plain_log)
+	test_plain_log, test_one_process)
