@@ -6,6 +6,17 @@
 #include <string.h>
 #include "tests/raft/world_private.h"
 
+/* Whatever it says is not looked at, so it is not refused either. */
+static bool is_gone(const struct raft_core *core, uint64_t id)
+{
+	const struct raft_config *config = core->config.index <= core->commit ? &core->config : &core->config_before;
+
+	for (uint32_t i = 0; i < config->count; i++)
+		if (config->members[i].id == id)
+			return false;
+	return id <= config->last_id;
+}
+
 static void told(struct world *w, struct world_node *n, const struct raft_message *m, const struct world_entry *bodies,
 	uint64_t missing, uint64_t *ret_count, const char *lie)
 {
@@ -13,7 +24,7 @@ static void told(struct world *w, struct world_node *n, const struct raft_messag
 	const struct raft_core *core = &n->core;
 	uint64_t refused = core->refused, term = core->term, last = core->last_index, commit = core->commit, base = core->base_index;
 
-	if (raft_message_check(m) != 0)
+	if (raft_message_check(m) != 0 || is_gone(core, m->from))
 		return; /* a connection that says this is closed */
 	++*ret_count;
 	n->lies++;

@@ -243,7 +243,58 @@ START_TEST(test_candidacy_outlasts_the_silence_before_it)
 }
 END_TEST
 
+/* Replica 3 may think that it leads: it does not know, or others that were dropped with it follow it. */
+START_TEST(test_who_was_removed_is_not_heard)
+{
+	static const enum raft_message_type types[] = {
+		RAFT_PRE_VOTE, RAFT_VOTE, RAFT_VOTED, RAFT_APPEND, RAFT_APPENDED, RAFT_READ_PROBE, RAFT_READ_ACK, RAFT_TIMEOUT_NOW};
+
+	outsider((struct raft_member[]){{.id = 1, .voter = true}, {.id = 2, .voter = true}, {.id = 4, .voter = true}}, 3);
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		struct raft_message m = from(3, types[i], 50);
+
+		if (m.type == RAFT_PRE_VOTE || m.type == RAFT_VOTE)
+			m.vote.last_index = m.vote.last_term = 40;
+		if (m.type == RAFT_APPEND)
+			m.append.prev_index = m.append.prev_term = m.append.last = 1;
+		receive(&m);
+		ck_assert_uint_eq(u.message_count, 0);
+		ck_assert_uint_eq(core.term, 1);
+		ck_assert_uint_eq(core.leader, 0);
+	}
+	append(5, 50, 1, 1, 1, 1, 1); /* it may be new */
+	ck_assert_uint_eq(core.leader, 5);
+}
+END_TEST
+
+/* Its log may be the only one that is new enough. */
+START_TEST(test_who_may_have_been_removed_is_heard)
+{
+	for (uint64_t commit = 1; commit <= 2; commit++) {
+		struct raft_message m = from(2, RAFT_APPEND, 2), vote = from(3, RAFT_VOTE, 3);
+
+		founded(3);
+		m.append.prev_index = m.append.prev_term = 1;
+		m.append.last = 2;
+		m.append.commit = commit;
+		m.append.run_count = 1;
+		m.append.runs[0] = (struct raft_run){2, 2};
+		m.append.has_config = true;
+		m.append.config = (struct raft_config){
+			.index = 2, .count = 2, .last_id = 3, .members = {{.id = 1, .voter = true}, {.id = 2, .voter = true}}};
+		receive(&m);
+		persisted(2);
+		vote.vote.forced = true;
+		vote.vote.last_index = vote.vote.last_term = 2;
+		receive(&vote);
+		ck_assert_uint_eq(u.message_count, commit == 1);
+		ck_assert_uint_eq(core.vote, commit == 1 ? 3 : 0);
+	}
+}
+END_TEST
+
 UNIT_MAIN("raft_elect", test_pre_vote_changes_nothing, test_who_hears_a_leader_does_not_vote,
 	test_vote_goes_to_a_log_that_is_not_behind, test_one_vote_a_term, test_votes_of_an_older_term_do_not_count,
 	test_refusal_tells_the_term, test_leader_without_quorum_steps_down, test_who_is_no_voter_votes,
-	test_removed_server_disturbs_nobody, test_who_is_removed_stands_until_that_is_committed, test_candidacy_outlasts_the_silence_before_it)
+	test_removed_server_disturbs_nobody, test_who_is_removed_stands_until_that_is_committed, test_candidacy_outlasts_the_silence_before_it,
+	test_who_was_removed_is_not_heard, test_who_may_have_been_removed_is_heard)
