@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* craton-metad: one metadata server on a real loop, or --restore of its directory. */
+/* craton-metad: one metadata server on a real loop, or what is done to its directory offline: --restore, --force-config. */
 #include <stdio.h>
 #include "common/base/check.h"
 #include "common/daemon/daemon_main.h"
+#include "metad/force.h"
 #include "metad/options.h"
 #include "metad/restore.h"
 
@@ -10,7 +11,7 @@ struct metad_program {
 	struct daemon daemon;
 	struct metad_program_options options;
 	struct metad *server;
-	bool restored;
+	bool ended; /* what is done offline */
 };
 
 static struct metad_program *program_of(struct daemon *d)
@@ -54,9 +55,9 @@ static void stop(struct daemon *d, void (*stopped)(void *ctx), void *ctx)
 	metad_stop(program_of(d)->server, stopped, ctx);
 }
 
-/* ---- --restore ---- */
+/* ---- offline ---- */
 
-static void on_restored(void *ctx, int code, const char *text)
+static void on_ended(void *ctx, int code, const char *text)
 {
 	struct metad_program *p = ctx;
 
@@ -64,17 +65,23 @@ static void on_restored(void *ctx, int code, const char *text)
 		fprintf(stderr, "%s: %s\n", metad_usage.program, text);
 	else
 		printf("%s\n", text);
-	p->daemon.exit_code = code < 0;
-	p->restored = true;
+	p->daemon.exit_code = code == ERR_INVAL && p->options.force_config ? 2 : code < 0;
+	p->ended = true;
 	io_stop(p->daemon.io);
+}
+
+static int run_to_end(struct metad_program *p, struct err *err)
+{
+	int rc = 0;
+
+	while (rc == 0 && !p->ended)
+		rc = io_run(p->daemon.io);
+	return rc < 0 ? err_set(err, rc, "the event loop failed: %s", err_text(rc)) : 0;
 }
 
 static int restore(struct metad_program *p, struct err *err)
 {
-	struct io *io = p->daemon.io;
-	int rc = 0;
-
-	restore_start(io,
+	restore_start(p->daemon.io,
 		&(struct restore_options){.dir = p->options.common.dir,
 			.file = p->options.restore,
 			.cluster = p->options.common.cluster_uuid,
@@ -82,18 +89,44 @@ static int restore(struct metad_program *p, struct err *err)
 			.force = p->options.force,
 			.backend = &kv_lmdb,
 			.log_segment_bytes = p->options.log_segment,
-			.done = on_restored,
+			.done = on_ended,
 			.ctx = p});
-	while (rc == 0 && !p->restored)
-		rc = io_run(io);
-	return rc < 0 ? err_set(err, rc, "the event loop failed: %s", err_text(rc)) : 0;
+	return run_to_end(p, err);
+}
+
+static void on_report(void *ctx, const char *text)
+{
+	(void)ctx;
+	printf("%s\n", text);
+	fflush(stdout);
+}
+
+static int force_config(struct metad_program *p, struct err *err)
+{
+	struct force_options o = {.dir = p->options.common.dir,
+		.cluster = p->options.common.cluster_uuid,
+		.id = p->options.replica,
+		.founders = &p->options.server.group.members,
+		.confirm = p->options.confirm,
+		.restores = (uint32_t)p->options.restores,
+		.restores_forced = p->options.force,
+		.backend = &kv_lmdb,
+		.log_segment_bytes = p->options.log_segment,
+		.report = on_report,
+		.done = on_ended,
+		.ctx = p};
+
+	force_start(p->daemon.io, &o);
+	return run_to_end(p, err);
 }
 
 static int run(struct daemon *d, struct err *err)
 {
 	struct metad_program *p = program_of(d);
 
-	return p->options.restore ? restore(p, err) : daemon_main_serve(d, err);
+	if (p->options.restore)
+		return restore(p, err);
+	return p->options.force_config ? force_config(p, err) : daemon_main_serve(d, err);
 }
 
 static const struct daemon_program program = {

@@ -67,12 +67,24 @@ static const struct opt table[] = {
 		.max = STATE_RESTORES - 1,
 		.cli_only = true,
 		.arg = "N",
-		.help = "with --restore: restores that the disks have seen, as metad says where it refuses them"},
+		.help = "with --restore or --force-config: restores that the disks have seen, as metad says where it refuses them"},
 	{.name = "force",
 		.type = OPT_FLAG,
 		OPTION(force),
 		.cli_only = true,
-		.help = "with --restores: believe a number that is far from what the backup knows"},
+		.help = "with --restores: believe a number that is far from what is known"},
+	{.name = "force-config",
+		.type = OPT_FLAG,
+		OPTION(force_config),
+		.cli_only = true,
+		.help = "with --replica: of a group whose majority is lost for good, make the replica in --dir its only member, then exit; says first "
+			"what that may lose"},
+	{.name = "confirm",
+		.type = OPT_STRING,
+		OPTION(confirm),
+		.cli_only = true,
+		.arg = "WORD",
+		.help = "with --force-config: do it; the word is in what it says without"},
 	DAEMON_STORE_OPTS(struct metad_program_options, "where this server is found by the others"),
 	{0},
 };
@@ -82,6 +94,7 @@ const struct daemon_usage metad_usage = {
 	.address = "127.0.0.1:7000",
 	.intro = "Usage: craton-metad --dir DIR -c craton.conf [OPTION ...]\n"
 		 "       craton-metad --restore FILE --dir DIR -c craton.conf\n"
+		 "       craton-metad --force-config [--confirm WORD] --replica N --dir DIR -c craton.conf\n"
 		 "\n"
 		 "The metadata server of Craton: names, layouts, and the state of every disk.\n",
 	.examples = "  craton-metad --dir /var/lib/craton/metad-1 --listen 127.0.0.1:7000 -c /etc/craton/craton.conf\n"
@@ -140,12 +153,26 @@ static int derive(struct metad_program_options *o, struct err *err)
 	return metad_check_options(&o->server, err);
 }
 
-/* What --restore needs. */
+/* What --restore needs, and the other one, too. */
 static int derive_restore(struct metad_program_options *o, struct io *io, struct err *err)
 {
 	int rc = daemon_options_load_cluster(&o->common, io, err);
 
 	return rc < 0 ? rc : daemon_options_require(&o->common, o->common.dir, "dir", " DIR", err);
+}
+
+/* What --force-config needs. */
+static int derive_force(struct metad_program_options *o, struct io *io, struct err *err)
+{
+	int rc = derive_restore(o, io, err);
+
+	if (rc < 0)
+		return rc;
+	if (!o->replica)
+		return err_set(err, ERR_INVAL, "--replica is missing: say which of the group lies in --dir, the number that it had");
+	if (o->found || o->join)
+		return err_set(err, ERR_INVAL, "--force-config keeps what --dir holds: --found and --join do not go with it");
+	return o->common.metad ? daemon_options_addrs(&o->common, "metad", o->common.metad, &o->server.group.members, err) : 0;
 }
 
 int metad_options_parse(struct io *io, struct metad_program_options *o, int argc, char **argv, struct err *err)
@@ -154,10 +181,16 @@ int metad_options_parse(struct io *io, struct metad_program_options *o, int argc
 
 	if (rc < 0 || o->common.help || o->common.version)
 		return rc;
+	if (o->restore && o->force_config)
+		return err_set(err, ERR_INVAL, "--restore makes what --dir does not hold, --force-config goes on with what it does: give one of them");
+	if (o->confirm && !o->force_config)
+		return err_set(err, ERR_INVAL, "--confirm goes with --force-config");
 	if (o->restore)
 		return derive_restore(o, io, err);
+	if (o->force_config)
+		return derive_force(o, io, err);
 	if (o->restores || o->force)
-		return err_set(err, ERR_INVAL, "--restores and --force go with --restore");
+		return err_set(err, ERR_INVAL, "--restores and --force go with --restore or --force-config");
 	rc = daemon_options_load(&o->common, io, err);
 	return rc < 0 ? rc : derive(o, err);
 }

@@ -8,9 +8,9 @@
 
 struct metad_program_options {
 	struct daemon_options common;
-	const char *policy, *restore;
+	const char *policy, *restore, *confirm;
 	uint64_t cell_bytes, chunk_bytes, log_segment, restores, replica;
-	bool force, found, join;
+	bool force, found, join, force_config;
 	/* derived */
 	struct metad_options server; /* without log and callbacks */
 };

@@ -39,7 +39,7 @@ enum state_cmd_type {
 	STATE_CMD_TOKEN_ROLL = 16,
 	STATE_CMD_RAISE = 17,        /* the cluster version: apply follows the rules of the new one from here on */
 	STATE_CMD_MAINTENANCE = 100, /* a server may be away for a while */
-	STATE_CMD_RESTORED = 101,    /* the first entry after the rows of a backup */
+	STATE_CMD_RESTORED = 101,    /* the first entry after the rows of a backup, or of a group that was forced (metad/force.h) */
 	STATE_CMD_CONFIG_SET = 64,
 	STATE_CMD_INTENT = 65,       /* begin of a rebuild or move */
 	STATE_CMD_INTENT_END = 66,   /* it is given up */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * restore: the state goes on from a backup, and so from the past. What was done since is not known here, but it was done: disks hold
+ * restore: the state goes on from a backup, or from the log of one replica whose group is lost, and so from the past. What was done since is not known here, but it was done: disks hold
  * chunks and generations of it, clients hold tokens, block ids and inode numbers. Nothing of it may meet what is done from now on:
  *
  *  - ids of blocks, inodes and sessions go on far beyond all that can have been given since; of the block ids in between (the window) none can be
