@@ -187,12 +187,14 @@ def conclude(name, ok, counts, **more):
     sys.exit(0 if ok else 1)
 
 
-def proof_arguments(doc, bar=None):
-    """The arguments of a proof; bar: the names that --bar takes, where a proof has several; the first of them is the default."""
+def proof_arguments(doc, bar=None, only=None):
+    """The arguments of a proof; bar: the names that --bar takes, where a proof has several; the first of them is the default. only: those of --only."""
     import argparse
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     if bar:
         parser.add_argument("--bar", choices=bar, default=bar[0])
+    if only:
+        parser.add_argument("--only", choices=only, help="nothing else, but more of it than with --quick")
     return parser.parse_args()
