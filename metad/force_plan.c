@@ -76,7 +76,7 @@ int force_decide(const struct force_facts *f, struct force_plan *ret_plan, struc
 	ret_plan->config.count = 1;
 	ret_plan->config.members[0] = *member;
 	ret_plan->config.members[0].voter = true;
-	ret_plan->config.last_id = (f->config.last_id / FORCE_NUMBERS + 1) * FORCE_NUMBERS;
+	ret_plan->config.last_id = ((f->config.last_id + RAFT_NUMBERS_APART - 1) / FORCE_NUMBERS + 1) * FORCE_NUMBERS;
 	make_word(f, ret_plan->word);
 	return 0;
 }

@@ -61,7 +61,7 @@ void raft__on_snapshot_ready(struct raft_turn *t, const struct raft_message *m);
 
 /* member.c */
 bool raft__is_voter(const struct raft_config *config, uint64_t id);
-bool raft__is_gone(const struct raft_core *core, uint64_t id); /* removed, and that is committed: it is no member for good */
+bool raft__is_gone(const struct raft_core *core, uint64_t id); /* dropped by force, and that is committed: it is no member for good */
 struct raft_peer *raft__peer(struct raft_core *core, uint64_t id); /* NULL: not a member; a core is its own peer */
 bool raft__peer_is_voter(const struct raft_core *core, const struct raft_peer *peer);
 uint32_t raft__quorum(const struct raft_core *core);

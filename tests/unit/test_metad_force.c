@@ -51,7 +51,7 @@ END_TEST
 /* The others may have taken in members that are not known here. */
 START_TEST(test_no_number_is_given_again)
 {
-	static const uint64_t last[] = {3, 99, 100, 101, 250}, then[] = {100, 100, 200, 200, 300};
+	static const uint64_t last[] = {3, 99, 100, 101, 250}, then[] = {100, 200, 200, 200, 400};
 	struct force_facts f = facts_of(3);
 
 	for (size_t i = 0; i < ARRAY_COUNT(last); i++) {
