@@ -14,24 +14,11 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import members as group
-from localstore import LocalStore, build_dir, sha256_file, wait_until, write_random
+from group import check_all, put
+from localstore import LocalStore, build_dir, wait_until
 from members import check
 
 SIZES = [100, 1 << 20, (5 << 20) + 77]
-
-
-def put(store, rng, path, size):
-    source = store.path("source")
-    write_random(source, size, rng)
-    store.run("put", source, path)
-    return path, sha256_file(source)
-
-
-def check_all(store, files):
-    out = store.path("out")
-    for path, digest in files:
-        store.run("get", path, out)
-        check(sha256_file(out) == digest, f"{path} came back different")
 
 
 def force(store, folder, number, *more, code, says):

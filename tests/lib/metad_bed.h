@@ -188,6 +188,36 @@ static inline void metad_bed_init(struct metad_bed *bed)
 	};
 }
 
+/* The founders of a group, each on a host of its own, and one client. */
+static inline void metad_bed_open_group(struct metad_bed *beds, int count, struct sim *sim, uint16_t port)
+{
+	struct io *client;
+
+	for (int i = 0; i < count; i++) {
+		struct metad_bed *b = &beds[i];
+		char name[16];
+
+		memset(b, 0, sizeof(*b));
+		snprintf(name, sizeof(name), "metad-%d", i + 1);
+		b->sim = sim;
+		b->server_io = sim_host_add(sim, name, 256ull * METAD_BED_MIB);
+		strcpy(b->dir, "/metad");
+		ck_assert_int_eq(io_mkdir(b->server_io, b->dir, 0755), 0);
+		ck_assert_int_eq(io_sync_dir(b->server_io, "/"), 0);
+		metad_bed_init(b);
+		b->options.listen = sim_host_addr(b->server_io, port);
+		b->options.log_segment_bytes = METAD_BED_MIB;
+	}
+	client = sim_host_add(sim, "client", METAD_BED_MIB);
+	for (int i = 0; i < count; i++) {
+		beds[i].client_io = client;
+		beds[i].options.group = (struct metad_group){.id = (uint64_t)i + 1, .members.count = (uint32_t)count, .found = true};
+		for (int j = 0; j < count; j++)
+			beds[i].options.group.members.addrs[j] = beds[j].options.listen;
+		metad_bed_start(&beds[i]);
+	}
+}
+
 static inline void metad_bed_open_sim(struct metad_bed *bed, uint64_t seed)
 {
 	memset(bed, 0, sizeof(*bed));

@@ -144,30 +144,8 @@ static struct sim *sim;
 
 static void open_group(uint64_t seed)
 {
-	struct io *client;
-
 	sim = sim_new(&(struct sim_options){.seed = seed});
-	for (int i = 0; i < METADS; i++) {
-		struct metad_bed *b = &beds[i];
-
-		memset(b, 0, sizeof(*b));
-		b->sim = sim;
-		b->server_io = sim_host_add(sim, (const char *const[]){"metad-1", "metad-2", "metad-3"}[i], 256ull * METAD_BED_MIB);
-		strcpy(b->dir, "/metad");
-		ck_assert_int_eq(io_mkdir(b->server_io, b->dir, 0755), 0);
-		ck_assert_int_eq(io_sync_dir(b->server_io, "/"), 0);
-		metad_bed_init(b);
-		b->options.listen = sim_host_addr(b->server_io, PORT);
-		b->options.log_segment_bytes = METAD_BED_MIB;
-	}
-	client = sim_host_add(sim, "client", METAD_BED_MIB);
-	for (int i = 0; i < METADS; i++) {
-		beds[i].client_io = client;
-		beds[i].options.group = (struct metad_group){.id = (uint64_t)i + 1, .members.count = METADS, .found = true};
-		for (int j = 0; j < METADS; j++)
-			beds[i].options.group.members.addrs[j] = beds[j].options.listen;
-		metad_bed_start(&beds[i]);
-	}
+	metad_bed_open_group(beds, METADS, sim, PORT);
 }
 
 static void close_group(void)
