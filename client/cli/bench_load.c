@@ -21,15 +21,53 @@ static void record(struct load *l, uint64_t ns)
 	l->took_us_x16[l->took_count++] = ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
 }
 
+static bool may_begin(struct load *l)
+{
+	if (l->stops && bench_stopped() && !l->err.code)
+		err_set(&l->err, ERR_CANCELED, "interrupted");
+	return !l->err.code;
+}
+
+static void stop_if_idle(struct load *l)
+{
+	if (l->active == 0)
+		io_stop(l->io);
+}
+
+static void due(struct io_op *op)
+{
+	struct load_slot *slot = CONTAINER_OF(op, struct load_slot, due);
+	bool begun = may_begin(slot->load) && slot->load->start(slot);
+
+	if (begun)
+		return;
+	slot->load->active--;
+	stop_if_idle(slot->load);
+}
+
+/* The number is taken now: the slot that comes next is for the operation that is due next. */
+static void begin_when_due(struct load_slot *slot)
+{
+	struct load *l = slot->load;
+
+	slot->number = l->next++;
+	l->active++;
+	slot->started_ns = l->began_ns + slot->number * 1000000000 / l->per_s;
+	io_prep_timer(&slot->due, slot->started_ns, due);
+	io_submit(l->io, &slot->due);
+}
+
 /* The slot's next operation, if there is one. */
 static void begin(struct load_slot *slot)
 {
 	struct load *l = slot->load;
 
-	if (l->stops && bench_stopped() && !l->err.code)
-		err_set(&l->err, ERR_CANCELED, "interrupted");
-	if (l->err.code || l->next == l->count)
+	if (!may_begin(l) || l->next == l->count)
 		return;
+	if (l->per_s) {
+		begin_when_due(slot);
+		return;
+	}
 	slot->number = l->next;
 	slot->started_ns = io_clock_ns(l->io);
 	if (!l->start(slot))
@@ -51,8 +89,7 @@ void load_done(struct load_slot *slot, int code, const char *text, uint64_t unit
 		l->units += units;
 	}
 	begin(slot);
-	if (l->active == 0)
-		io_stop(l->io);
+	stop_if_idle(l);
 }
 
 static int compare(const void *a, const void *b)
@@ -86,6 +123,7 @@ int load_run(struct load *l, void *slots, size_t slot_bytes, uint32_t slot_count
 	l->err = (struct err){0};
 	l->next = l->units = l->took_count = 0;
 	l->active = 0;
+	l->began_ns = io_clock_ns(l->io);
 	for (uint32_t i = 0; i < slot_count; i++) {
 		struct load_slot *slot = (struct load_slot *)(void *)((uint8_t *)slots + i * slot_bytes);
 

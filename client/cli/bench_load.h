@@ -4,6 +4,9 @@
  *
  * The caller has an array of slots, each with a struct load_slot as its first member. load_run calls `start` for a slot with the number
  * of the operation to begin; its completion calls load_done, from which the next one is begun. Single-threaded.
+ *
+ * With a rate, operations become due at even times, whatever those before them do: one that finds no slot idle waits, and took its time from when
+ * it was due. (Timed from when it was sent, a server that stands still would look fast: Tene, "coordinated omission".)
  */
 #ifndef CLIENT_CLI_BENCH_LOAD_H
 #define CLIENT_CLI_BENCH_LOAD_H
@@ -20,7 +23,8 @@ struct load;
 struct load_slot {
 	struct load *load;
 	uint64_t number;      /* of the operation, from 0 */
-	uint64_t started_ns;
+	uint64_t started_ns;  /* or due */
+	struct io_op due;     /* private */
 };
 
 struct load_result {
@@ -36,6 +40,7 @@ struct load_result {
 struct load {
 	struct io *io;
 	uint64_t count;                 /* operations to do; UINT64_MAX: until no slot has any more */
+	uint64_t per_s;                 /* that become due; 0: as fast as slots come free. Then start never has nothing to do */
 	bool (*start)(struct load_slot *slot); /* false: nothing is left to do for this slot (nothing was begun) */
 	void *ctx;
 	bool stops;                     /* an interrupt (bench_catch_signals) is its first failure, ERR_CANCELED */
@@ -43,7 +48,7 @@ struct load {
 	const void *server;
 	/* of the run */
 	struct err err;                 /* the first failure; nothing is begun after it */
-	uint64_t next, units;
+	uint64_t began_ns, next, units;
 	uint32_t active;
 	uint32_t *took_us_x16;          /* by operation done, in 1/16 us */
 	uint64_t took_count, took_cap;

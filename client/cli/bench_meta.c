@@ -29,8 +29,34 @@ ProtobufCBinaryData bench_meta_bytes(const char *text)
 double bench_meta_cpu_s(const void *arg)
 {
 	const struct bench_meta *b = arg;
+	double sum = 0;
 
-	return b->metad ? process_cpu_s(b->metad) : 0;
+	for (int i = 0; i < LIMIT_METADS; i++)
+		sum += b->metads[i] ? process_cpu_s(b->metads[i]) : 0;
+	return sum;
+}
+
+static uint64_t metad_peak_bytes(const struct bench_meta *b)
+{
+	uint64_t peak = 0;
+
+	for (int i = 0; i < LIMIT_METADS; i++) {
+		uint64_t bytes = b->metads[i] ? process_peak_bytes(b->metads[i]) : 0;
+
+		if (bytes > peak)
+			peak = bytes;
+	}
+	return peak;
+}
+
+static void look_for_metads(struct bench_meta *b, const char *dir)
+{
+	char name[LOCAL_NAME_BYTES];
+
+	for (int i = 0; i < LIMIT_METADS; i++) {
+		snprintf(name, sizeof(name), "metad-%d", i + 1);
+		b->metads[i] = process_pid(dir, name);
+	}
 }
 
 /* ---- one request ---- */
@@ -225,7 +251,11 @@ static int run_phase(struct bench_meta *b, bool (*start)(struct load_slot *slot)
 	uint32_t slots = (uint32_t)(b->clients * b->in_flight);
 	struct meta_slot *slot = mem_array(slots, sizeof(*slot));
 	struct load load = {.io = b->io, .count = count, .start = start, .ctx = b, .stops = !b->leaving && start != start_remove, .server_cpu_s = bench_meta_cpu_s, .server = b};
-	int code = load_run(&load, slot, sizeof(*slot), slots, ret_result);
+	int code;
+
+	if (start == start_create || start == start_stat)
+		load.per_s = b->per_s;
+	code = load_run(&load, slot, sizeof(*slot), slots, ret_result);
 
 	if (code)
 		*err = load.err;
@@ -339,7 +369,8 @@ static void report(const struct bench_meta *b, const struct bench_meta_results *
 	json_u64(&j, "clients", b->clients);
 	json_u64(&j, "inflight", b->in_flight);
 	json_u64(&j, "connections", b->connections);
-	json_u64(&j, "metad_peak_bytes", b->metad ? process_peak_bytes(b->metad) : 0);
+	json_u64(&j, "rate", b->per_s);
+	json_u64(&j, "metad_peak_bytes", metad_peak_bytes(b));
 	if (b->own) {
 		json_f64(&j, "floor_echo_per_s", b->floor.echo_per_s);
 		json_f64(&j, "floor_echo_server_cpu_us", b->floor.echo_server_cpu_us);
@@ -417,12 +448,51 @@ static int remove_path(const char *path, const struct stat *st, int type, struct
 	return remove(path);
 }
 
+static int end_metads(const struct local *local, struct err *err)
+{
+	char name[LOCAL_NAME_BYTES];
+	struct err one;
+	int code = 0, r;
+
+	for (uint64_t i = 0; i < local->metad_count; i++) {
+		local_daemon_name(local, i, name);
+		r = process_end(local->dir, name, SIGTERM, END_TIMEOUT_MS, &one);
+		if (r < 0 && r != ERR_NOENT && !code) {
+			*err = one;
+			code = r;
+		}
+	}
+	return code;
+}
+
+/* Starts them and measures; whatever runs afterwards is the caller's to end. */
+static int start_and_run(struct bench_meta *b, struct local *local, struct err *err)
+{
+	char name[LOCAL_NAME_BYTES], *conf;
+	bool started;
+	int code = 0;
+
+	for (uint64_t i = 0; i < local->metad_count && !code; i++) {
+		local_daemon_name(local, i, name);
+		code = local_start(local, name, &started, err);
+	}
+	if (code)
+		return code;
+	conf = mem_printf("%s/craton.conf", local->dir);
+	code = config_load(b->io, conf, &b->config, err);
+	mem_free(conf);
+	look_for_metads(b, local->dir);
+	if (!code)
+		code = bench_meta_floor(b, local->dir, &b->floor, err);
+	return code ? code : run(b, err);
+}
+
 /* A store without chunk servers in a folder of its own below `dir`; gone afterwards. */
 static int run_own(struct bench_meta *b, const char *dir, struct err *err)
 {
-	char *folder = mem_printf("%s/craton-bench-XXXXXX", dir), *conf;
-	struct local wanted = {.chunkd_count = 1}, local;
-	bool started;
+	char *folder = mem_printf("%s/craton-bench-XXXXXX", dir);
+	struct local wanted = {.chunkd_count = 1, .metad_count = b->metad_count}, local;
+	struct err ending;
 	int code;
 
 	if (!mkdtemp(folder)) {
@@ -432,19 +502,10 @@ static int run_own(struct bench_meta *b, const char *dir, struct err *err)
 	}
 	code = local_create(folder, &wanted, &local, err);
 	if (!code) {
-		code = local_start(&local, "metad-1", &started, err);
-		conf = mem_printf("%s/craton.conf", local.dir);
-		if (!code)
-			code = config_load(b->io, conf, &b->config, err);
-		b->metad = process_pid(local.dir, "metad-1");
 		b->own = true;
-		if (!code)
-			code = bench_meta_floor(b, folder, &b->floor, err);
-		if (!code)
-			code = run(b, err);
-		if (process_end(local.dir, "metad-1", SIGTERM, END_TIMEOUT_MS, err) < 0 && !code)
-			code = err->code;
-		mem_free(conf);
+		code = start_and_run(b, &local, err);
+		if (end_metads(&local, &ending) < 0 && !code)
+			*err = ending, code = ending.code;
 		local_fini(&local);
 	}
 	if (nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS) && !code)
@@ -453,7 +514,7 @@ static int run_own(struct bench_meta *b, const char *dir, struct err *err)
 	return code;
 }
 
-/* The configured store; if its craton.conf lies in the folder of a local store, metad's CPU time is known. */
+/* The configured store; if its craton.conf lies in the folder of a local store, the CPU time of its metads is known. */
 static int run_store(struct bench_meta *b, struct err *err)
 {
 	char *dir, *slash;
@@ -465,7 +526,7 @@ static int run_store(struct bench_meta *b, struct err *err)
 	slash = strrchr(dir, '/');
 	if (slash)
 		*slash = '\0';
-	b->metad = process_pid(slash ? dir : ".", "metad-1");
+	look_for_metads(b, slash ? dir : ".");
 	mem_free(dir);
 	return run(b, err);
 }
@@ -481,6 +542,8 @@ int bench_meta(struct cli *cli, const char *dir, const struct bench_meta_options
 	b->clients = options->clients;
 	b->in_flight = options->in_flight;
 	b->connections = options->connections;
+	b->metad_count = options->metads;
+	b->per_s = options->per_s;
 	b->commits = (b->files + FILES_PER_COMMIT - 1) / FILES_PER_COMMIT;
 	code = io_new(IO_BACKEND_AUTO, &b->io, &err);
 	if (!code) {

@@ -2,7 +2,7 @@
 /*
  * bench_meta: how fast metad is: creates, stats, listings, commits of eight blocks, from many logical clients over few connections.
  *
- * On the configured store, or on a metad of its own in a folder (a real process). Commits need receipts, which only chunk servers can
+ * On the configured store, or on a metad or a group of its own in a folder (real processes). Commits need receipts, which only chunk servers can
  * give: on a metad of its own the benchmark registers as six of them (bench_commit.c) and signs the receipts itself; on a real store
  * they are left out.
  */
@@ -23,6 +23,8 @@ struct bench_meta_options {
 	uint64_t files;
 	uint64_t clients, in_flight;       /* operations in flight: the product */
 	uint64_t connections;              /* shared by all */
+	uint64_t metads;                   /* of the group that is started in a folder; 1: no group */
+	uint64_t per_s;                    /* creates, and stats, that become due; 0: as fast as they go */
 };
 
 /* What the machine gives at best, in the same run; only with a metad of our own. */
@@ -37,12 +39,12 @@ struct bench_meta {
 	struct config config;
 	struct rng rng;
 	struct session *sessions;          /* one for each client */
-	uint64_t files, clients, in_flight, connections;
+	uint64_t files, clients, in_flight, connections, metad_count, per_s;
 	char top[BENCH_META_TOP_BYTES];    /* directory of this run */
 	uint64_t *dirs;                    /* inodes, by client */
 	uint64_t dirs_made, dirs_listed;
 	bool leaving;                      /* a failed run's traces go: what is not there needs not */
-	pid_t metad;                       /* 0: not on this machine */
+	pid_t metads[LIMIT_METADS];        /* 0: not on this machine */
 	uint64_t commits;
 	bool own;                          /* the metad is ours alone */
 	struct bench_meta_floor floor;
@@ -54,7 +56,7 @@ int bench_meta_call(struct bench_meta *b, const struct rpc_method *method, const
                     Craton__RequestId **id, void (*take)(void *ctx, const ProtobufCMessage *msg), void *ctx, struct err *err);
 struct session *bench_meta_session(struct bench_meta *b, uint64_t number); /* of the client whose turn that is */
 ProtobufCBinaryData bench_meta_bytes(const char *text);
-/* Of a struct bench_meta's metad. */
+/* Of a struct bench_meta's metads, together. */
 double bench_meta_cpu_s(const void *arg);
 
 int bench_meta_floor(struct bench_meta *b, const char *dir, struct bench_meta_floor *ret_floor, struct err *err);

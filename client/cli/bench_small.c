@@ -201,9 +201,9 @@ static int files(struct bench_run *b, struct err *err)
 	if (!code)
 		code = run_load(b, start_file, b->options->count, sizeof(struct file_slot), true, &b->result, err);
 	b->leaving = code != 0;
-	if (!code)
+	if (!code && !b->options->keep)
 		code = remove_files(b, made.begun, b->result.begun, err);
-	else if (!cli_is_away(-err_to_errno(code)))
+	else if (code && !cli_is_away(-err_to_errno(code)))
 		remove_files(b, made.begun, b->result.begun, &ignored);
 	client_close(b->client, stop, b);
 	io_run(b->io);

@@ -14,6 +14,7 @@ struct bench_small_options {
 	uint64_t count;     /* files or objects */
 	uint64_t bytes;     /* of each */
 	uint64_t in_flight;
+	bool keep;          /* files stay, unless one failed */
 };
 
 int bench_small(struct cli *cli, const struct bench_small_options *options);

@@ -43,7 +43,7 @@ static const struct opt opts[] = {
 	{.name = "policy", .type = OPT_STRING, .offset = offsetof(struct values, policy), .default_ = "rs-4-2", .arg = "NAME", .help = "floor: coding"},
 	{.name = "path", .type = OPT_STRING, .offset = offsetof(struct values, path), .default_ = "/.bench", .arg = "PATH",
 	 .help = "put, get, latency: directory of the store for the files"},
-	{.name = "keep", .type = OPT_FLAG, .offset = offsetof(struct values, keep), .help = "put, latency: leave the files; get: leave those it wrote"},
+	{.name = "keep", .type = OPT_FLAG, .offset = offsetof(struct values, keep), .help = "put, latency, small: leave the files; get: leave those it wrote"},
 	{.name = "reuse", .type = OPT_FLAG, .offset = offsetof(struct values, reuse), .help = "get: read files that put --keep left"},
 	{.name = "files", .type = OPT_U64, .offset = offsetof(struct values, meta.files), .default_ = "100000", .min = 1, .max = 100 * 1000 * 1000, .arg = "N",
 	 .help = "meta, small: files to create; objects: how many"},
@@ -54,7 +54,11 @@ static const struct opt opts[] = {
 	{.name = "inflight", .type = OPT_U64, .offset = offsetof(struct values, meta.in_flight), .default_ = "1", .min = 1, .max = BENCH_META_IN_FLIGHT_MAX, .arg = "N",
 	 .help = "meta, small, objects: operations that each client has in flight"},
 	{.name = "connections", .type = OPT_U64, .offset = offsetof(struct values, meta.connections), .default_ = "8", .min = 1, .max = LIMIT_PEER_CONNS, .arg = "N",
-	 .help = "meta: connections to metad, shared by all clients"},
+	 .help = "meta: connections to each metad, shared by all clients"},
+	{.name = "metad", .type = OPT_U64, .offset = offsetof(struct values, meta.metads), .default_ = "1", .min = 1, .max = LIMIT_METADS, .arg = "N",
+	 .help = "meta: metads that are started in DIR, as for craton local up"},
+	{.name = "rate", .type = OPT_U64, .offset = offsetof(struct values, meta.per_s), .default_ = "0", .max = 10 * 1000 * 1000, .arg = "N",
+	 .help = "meta: creates, then stats, that become due per second, each timed from then on; 0: as fast as they go"},
 	{.name = "rewrite", .type = OPT_FLAG, .offset = offsetof(struct values, rewrite),
 	 .help = "put: write, remove, wait for the space, write again; only the second write is measured"},
 	CLI_COMMON_OPTS(struct values),
@@ -283,7 +287,7 @@ static int run_latency(struct cli *cli)
 static int run_small(struct cli *cli, bool objects)
 {
 	const struct values *v = cli->values;
-	struct bench_small_options o = {.count = v->meta.files, .bytes = v->bytes, .in_flight = v->meta.clients * v->meta.in_flight};
+	struct bench_small_options o = {.count = v->meta.files, .bytes = v->bytes, .in_flight = v->meta.clients * v->meta.in_flight, .keep = v->keep};
 
 	bench_catch_signals();
 	if (o.in_flight > BENCH_SMALL_IN_FLIGHT_MAX)
@@ -302,6 +306,8 @@ static int run_meta(struct cli *cli)
 	const struct values *v = cli->values;
 
 	bench_catch_signals();
+	if (opt_given(cli->options, "metad") && cli->word_count != 2)
+		return cli_usage(cli, "--metad expects DIR, where so many metads are started; the configured store has its own");
 	return bench_meta(cli, cli->word_count == 2 ? cli->words[1] : NULL, &v->meta);
 }
 
@@ -317,8 +323,8 @@ static const struct {
 	{"put", run_put, "no further words", 1, 1, {"size", "streams", "path", "keep", "rewrite"}},
 	{"get", run_get, "no further words", 1, 1, {"size", "streams", "path", "keep", "reuse", "degraded"}},
 	{"latency", run_latency, "no further words", 1, 1, {"count", "file-size", "settle", "path", "keep"}},
-	{"meta", run_meta, "at most DIR", 1, 2, {"files", "clients", "inflight", "connections"}},
-	{"small", run_small_files, "no further words", 1, 1, {"files", "bytes", "clients", "inflight"}},
+	{"meta", run_meta, "at most DIR", 1, 2, {"files", "clients", "inflight", "connections", "metad", "rate"}},
+	{"small", run_small_files, "no further words", 1, 1, {"files", "bytes", "clients", "inflight", "keep"}},
 	{"objects", run_objects, "no further words", 1, 1, {"files", "bytes", "clients", "inflight"}},
 };
 
@@ -369,7 +375,7 @@ const struct cli_command cmd_bench = {
 	.summary = "measure the store, and the floor: what this machine could reach without network and daemons",
 	.details = "floor does the same encoding, checksums, direct writes and syncs into k+m files in DIR; put and get go through the store.\n"
 	           "latency writes and fsyncs single files, then reads them: what the median and the slowest take.\n"
-	           "meta creates, stats and lists files; in DIR, with a metad of its own that is gone afterwards, it also commits files of eight\n"
+	           "meta creates, stats and lists files; in DIR, with a metad (or --metad) of its own that is gone afterwards, it also commits files of eight\n"
 	           "blocks (it plays the chunk servers that such commits need). On the configured store commits are left out.\n"
 	           "small creates, writes and commits whole files of --bytes; objects writes chunks alone: blocks of three plain copies that are\n"
 	           "sealed on their disks and never committed.\n"
@@ -377,7 +383,7 @@ const struct cli_command cmd_bench = {
 	           "GB is 1e9 bytes; CPU seconds per GiB count the client and all daemons of a local store.\n"
 	           "JSON: bytes, seconds, gb_per_s, cpu_s_per_gib; floor has these under put, rewrite (in place), get, rebuild (bytes rebuilt).\n"
 	           "small: file_...; objects: object_...; meta: for create, stat, list (entries), allocate (blocks), commit: NAME_per_s, NAME_count, NAME_p50_ms, NAME_p99_ms, NAME_max_ms,\n"
-	           "NAME_server_cpu_us, NAME_client_cpu_us (of metad and of this process, each).\n\n"
+	           "NAME_server_cpu_us, NAME_client_cpu_us (of all metads and of this process, each).\n\n"
 	           "Examples:\n"
 	           "  craton bench floor /var/tmp --size 4G\n"
 	           "  craton bench put --size 4G\n"
@@ -386,6 +392,7 @@ const struct cli_command cmd_bench = {
 	           "  craton bench get --degraded 2\n"
 	           "  craton bench latency --count 1000 --file-size 4M\n"
 	           "  craton bench meta /var/tmp --files 1000000 --clients 64 --inflight 4\n"
+	           "  craton bench meta /var/tmp --metad 3 --rate 10000\n"
 	           "  craton bench small --files 20000 --bytes 4K --clients 64; craton bench objects --clients 64\n",
 	.opts = opts,
 	.values_bytes = sizeof(struct values),

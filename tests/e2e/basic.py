@@ -284,9 +284,17 @@ def benchmarks(store):
         check(r["create_count"] == 300 and r["stat_count"] == 300 and r["list_count"] == 300, f"bench meta counts {r}")
         check(r.get("commit_count") == commits, f"bench meta commits {r}")
         check(r["create_per_s"] > 0 and r["stat_max_ms"] >= r["stat_p50_ms"] > 0, f"bench meta figures {r}")
+    r = store.json("bench", "meta", store.dir, *small, "--metad", "3", "--rate", "500")
+    check(r["create_count"] == 300 and r["commit_count"] == 16, f"bench meta of a group counts {r}")
+    # The last of 300 is due 299/500 s after the first.
+    check(0 < r["create_per_s"] <= 300 * 500 / 299 and 0 < r["stat_per_s"] <= 300 * 500 / 299, f"bench meta is faster than was offered: {r}")
     for what, name in (("small", "file"), ("objects", "object")):
         r = store.json("bench", what, "--files", "200", "--clients", "7", "--bytes", "5000")
         check(r[f"{name}_count"] == 200 and r[f"{name}_per_s"] > 0, f"bench {what} {r}")
+    store.json("bench", "small", "--files", "3", "--keep")
+    kept = [n for n in store.run("ls", "-1", "/").decode().split() if n.startswith(".bench-small-")]
+    check(len(kept) == 1 and len(store.run("ls", "-1", f"/{kept[0]}/000000").splitlines()) == 3, f"bench small --keep leaves {kept}")
+    store.run("rm", "-r", f"/{kept[0]}")
     store.run("put", "-p", store.path("small"), "/.bench/mine")
     r = store.json("bench", "latency", "--count", "3", "--file-size", "64K", "--settle", "100ms")
     check(r["put"]["count"] == 3 and r["get"]["count"] == 3, f"bench latency {r}")
