@@ -228,4 +228,6 @@ void metad__on_table(void *ctx, struct kv *kv)
 		state_close(&md->state);
 	else if (state_open(&md->state, kv))
 		metad__fatal(md, md->state.fault.code, md->state.fault.text);
+	else
+		log_line(md->options.log, LOG_INFO, "snapshot-installed", "applied=%llu", (unsigned long long)ledger_applied(md->ledger));
 }

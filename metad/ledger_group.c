@@ -45,6 +45,11 @@ static struct io_addr addr_of(const struct ledger *l, const struct raft_member *
 	return raft_place_get(member->place, &addr) ? addr : founder_addr(l, member->id);
 }
 
+const struct replica_counts *ledger_counts(const struct ledger *l)
+{
+	return l->replica ? replica_counts(l->replica) : NULL;
+}
+
 /* Of this one what its configuration says, of others what they say themselves, else what the log does. */
 struct io_addr ledger_member_addr(const struct ledger *l, uint64_t id)
 {

@@ -2,6 +2,8 @@
 /* metrics: what GET /metrics of metad shows. Nothing here changes anything but the count of blocks, which is made anew now and then. */
 #include "metad/core.h"
 
+#include <stdio.h>
+
 #include "common/base/check.h"
 
 #ifndef PACKAGE_VERSION
@@ -158,14 +160,63 @@ static void write_sessions(struct metad *md, struct metrics *m)
 	metrics_one(m, &lost, md->sessions.lost);
 }
 
+static void write_members(struct metad *md, struct metrics *m)
+{
+	static const struct metric lag = {"craton_metad_member_lag_entries", METRIC_GAUGE, "Of a leader: log entries that a member lacks."},
+				   silent = {"craton_metad_member_silent_seconds", METRIC_GAUGE, "Of a leader: since a member was heard."};
+	const struct metric *shown[] = {&lag, &silent};
+	struct metrics_labels l;
+	struct ledger_view view;
+	char name[32];
+
+	ledger_view(md->ledger, &view);
+	for (size_t which = 0; which < ARRAY_COUNT(shown); which++) {
+		metrics_begin(m, shown[which]);
+		for (uint32_t i = 0; i < view.count; i++) {
+			const struct ledger_member *member = &view.members[i];
+
+			snprintf(name, sizeof(name), "metad-%llu", (unsigned long long)member->id);
+			metrics_labels_init(&l);
+			metrics_label(&l, "member", name);
+			if (shown[which] == &silent)
+				metrics_seconds(m, &l, member->silent_ms * MS_NS);
+			else
+				metrics_value(m, &l, view.last > member->match ? view.last - member->match : 0);
+		}
+	}
+}
+
+/* Of a group. */
+static void write_group(struct metad *md, struct metrics *m)
+{
+	static const struct metric_field of_group[] = {
+		METRIC_FIELD("craton_metad_letters_malformed_total", METRIC_COUNTER, struct replica_counts, malformed, "Letters of other members that made no sense."),
+		METRIC_FIELD("craton_metad_letters_dropped_total", METRIC_COUNTER, struct replica_counts, dropped, "Letters of other members that found no room."),
+		METRIC_FIELD("craton_metad_snapshots_offered_total", METRIC_COUNTER, struct replica_counts, snapshots_offered,
+			"Times that the table was offered to a member that lacks too much of the log."),
+		METRIC_FIELD("craton_metad_snapshot_parts_sent_total", METRIC_COUNTER, struct replica_counts, parts_sent, "Parts of the table sent."),
+		METRIC_FIELD("craton_metad_snapshots_installed_total", METRIC_COUNTER, struct replica_counts, snapshots_installed, "Tables of a leader that took the place of the own one."),
+		METRIC_FIELD("craton_metad_snapshots_failed_total", METRIC_COUNTER, struct replica_counts, snapshots_failed, "Tables of a leader that did not arrive whole and right."),
+		METRIC_FIELD("craton_metad_snapshot_parts_received_total", METRIC_COUNTER, struct replica_counts, parts_received, "Parts of a leader's table that came."),
+		{{0}, 0},
+	};
+	static const struct metric term = {"craton_metad_term", METRIC_GAUGE, "Of a group: the term that this metad is in."};
+	const struct replica_counts *counts = ledger_counts(md->ledger);
+
+	metrics_one(m, &term, md->role.term);
+	if (counts)
+		metrics_fields(m, of_group, counts);
+	if (md->ready)
+		write_members(md, m);
+}
+
 static void write_role(struct metad *md, struct metrics *m)
 {
-	static const struct metric leads = {"craton_metad_leads", METRIC_GAUGE, "1: it serves the store; 0: of a group, another one does, or none."},
-				   term = {"craton_metad_term", METRIC_GAUGE, "Of a group: the term that this metad is in."};
+	static const struct metric leads = {"craton_metad_leads", METRIC_GAUGE, "1: it serves the store; 0: of a group, another one does, or none."};
 
 	metrics_one(m, &leads, md->ready);
 	if (md->options.group.id)
-		metrics_one(m, &term, md->role.term);
+		write_group(md, m);
 }
 
 static void write_metrics(void *ctx, struct metrics *m)

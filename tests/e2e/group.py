@@ -49,6 +49,9 @@ def check_figures(store):
         leads = promtext.value(shown, "craton_metad_leads") == 1
         check(("craton_servers" in shown) == leads, f"{name} leads: {leads}, and shows figures of the store: {not leads}")
         check(promtext.value(shown, "craton_metad_term") >= 1, f"{name} is in no term")
+        check(not leads or all(promtext.value(shown, "craton_metad_member_lag_entries", member=other) < 1000 for other in store.metads()),
+              f"{name} leads, and a member that is up lacks much")
+        check(promtext.value(shown, "craton_metad_letters_malformed_total") == 0, f"{name} was sent letters that make no sense")
     check(leader(store) is not None, "nobody leads")
 
 

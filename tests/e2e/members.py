@@ -3,18 +3,15 @@
 """members: the group of metads, operated: who is in it, with all, one and two of three down; leadership handed over; from three to five, to three,
 to one and to three again while files are written and read, by clients that know the first three; what is refused, and why."""
 
-import atexit
 import hashlib
 import os
 import random
-import signal
-import socket
-import subprocess
 import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from localstore import Failure, LocalStore, build_dir, wait_until
+from localstore import LocalStore, wait_until
+from metads import Joiner, by_name, change, is_group, is_level, leader, members, name_all
 
 
 def check(condition, what):
@@ -22,28 +19,10 @@ def check(condition, what):
         raise SystemExit(f"FAILED: {what}")
 
 
-def members(store):
-    return store.json("meta", "ls")
-
-
-def by_name(view):
-    return {m["name"]: m for m in view["replicas"]}
-
-
-def leader(store):
-    return next((m["name"] for m in members(store)["replicas"] if m["role"] == "leader" and m["state"] == "up"), None)
-
-
 def refused(store, *args, says):
     done = store.craton("meta", *args, check=False)
     text = done.stderr.decode(errors="replace")
     check(done.returncode == 1 and says in text, f"craton meta {' '.join(args)}: exit {done.returncode}: {text}; it should say: {says}")
-
-
-def is_level(view):
-    """All are up, have all that the leader has, and each has its part."""
-    roles = sorted(m["role"] for m in view["replicas"])
-    return roles == ["follower"] * (len(roles) - 1) + ["leader"] and all(m["state"] == "up" and m["lag"] == 0 for m in view["replicas"])
 
 
 def look(store):
@@ -101,34 +80,6 @@ def one_alone():
     store.destroy()
 
 
-class Joiner:
-    """A metad that is started beside those of the store, as an operator would on another host."""
-
-    def __init__(self, store, number, folder=None, address=None):
-        self.name = f"metad-{number}"
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.address = address or f"127.0.0.1:{s.getsockname()[1]}"
-        self.dir = store.path(folder or self.name)
-        os.makedirs(self.dir, exist_ok=True)
-        self.log = os.path.join(self.dir, "daemon.log")
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [os.path.join(build_dir(), "craton-metad"), "-c", store.env["CRATON_CONF"], "--dir", self.dir, "--name", self.name,
-                 "--listen", self.address, "--replica", str(number), "--join"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        atexit.register(self.kill)
-        wait_until(lambda: self.process.poll() is None and self.said("ready"), f"{self.name} to be ready")
-
-    def said(self, text):
-        with open(self.log, encoding="utf-8", errors="replace") as f:
-            return text in f.read()
-
-    def kill(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-
 class Load:
     """Files are written and read all the time; none may fail."""
 
@@ -165,33 +116,6 @@ class Load:
         check(not self.failure, f"the load: {self.failure}")
         for path in self.files:
             self.read(path)
-
-
-def is_group(store, names):
-    return lambda: (v := members(store)) and [m["name"] for m in v["replicas"]] == names and is_level(v)
-
-
-def name_all(store):
-    """What an operator does when a group has changed."""
-    conf = store.env["CRATON_CONF"]
-    with open(conf, encoding="ascii") as f:
-        lines = f.readlines()
-    addresses = ", ".join(m["address"] for m in members(store)["replicas"])
-    with open(conf + ".new", "w", encoding="ascii") as f:
-        f.writelines(f"metad = {addresses}\n" if line.startswith("metad =") else line for line in lines)
-    os.rename(conf + ".new", conf)
-
-
-def change(store, *args):
-    """`craton meta`, as often as it says that it may be tried again."""
-    def done():
-        try:
-            return store.run("meta", *args) or True
-        except Failure as e:
-            if not str(e).endswith("try again"):
-                raise
-            return False
-    wait_until(done, f"craton meta {' '.join(args)}")
 
 
 def grow_and_shrink(store):
