@@ -28,6 +28,9 @@ struct verify {
 	uint64_t bytes;
 	struct cr_dirent *page;
 	uint8_t *buf;
+	uint64_t inspected;       /* where the inspection under way began */
+	bool again;               /* it is to be done again: it may have met `doubted` before its rebuild was published */
+	struct state_copy doubted;
 	struct verify_counts counts;
 };
 
@@ -112,10 +115,24 @@ static bool may_be(const struct verify *v, const struct cr_chunk_info *info, boo
 	return info->state == CR_CHUNK_OK && (damage != FAULTS_DATA || rebuilt);
 }
 
+/* A rebuild that was published while the chunks were looked at: the second look at that copy counts. */
+static bool may_have_come(struct verify *v, const struct state_copy *copy)
+{
+	const struct state_copy *d = &v->doubted;
+
+	if (copy->incarnation < STATE_INCARNATIONS_ALLOCATED ||
+		(d->block == copy->block && d->index == copy->index && d->incarnation == copy->incarnation))
+		return false;
+	v->doubted = *copy;
+	v->again = true;
+	return true;
+}
+
 static void check_chunk(struct verify *v, const struct cr_chunk_info *info)
 {
 	struct metad *md = cluster_metad(v->cluster);
 	struct state_block block;
+	struct state_copy copy;
 	bool sealed;
 
 	if (!md) {
@@ -131,7 +148,8 @@ static void check_chunk(struct verify *v, const struct cr_chunk_info *info)
 	v->counts.chunks++;
 	v->counts.unsealed += !sealed;
 	v->counts.damaged += info->state == CR_CHUNK_CORRUPT;
-	if (!may_be(v, info, sealed, block.chunks[info->index].incarnation >= STATE_INCARNATIONS_ALLOCATED))
+	copy = (struct state_copy){.block = info->block, .index = info->index, .incarnation = block.chunks[info->index].incarnation};
+	if (!may_be(v, info, sealed, copy.incarnation >= STATE_INCARNATIONS_ALLOCATED) && !(sealed && may_have_come(v, &copy)))
 		cluster_fail(v->cluster, "%s: chunk %u of block %llu, which was %s on disk %u (%s)%s, is %s now",
 			entry(v)->path, info->index, (unsigned long long)info->block,
 			sealed ? "sealed" : "never sealed", info->disk, info->server_name,
@@ -143,6 +161,8 @@ static void inspect_done(struct client_op *op);
 
 static void inspect_from(struct verify *v, uint64_t offset)
 {
+	v->again = false;
+	v->inspected = offset;
 	clear(v);
 	v->op.path = entry(v)->path;
 	v->op.offset = offset;
@@ -161,7 +181,9 @@ static void inspect_done(struct client_op *op)
 	for (uint64_t i = 0; i < op->count; i++)
 		check_chunk(v, &op->chunks[i]);
 	mem_free(op->chunks);
-	if (op->end)
+	if (v->again)
+		inspect_from(v, v->inspected);
+	else if (op->end)
 		found(v, v->look.may_count == 1 ? v->look.may[0] : (struct content){.id = CHECKER_UNSURE});
 	else
 		inspect_from(v, op->offset);
