@@ -75,20 +75,44 @@ pid_t process_pid(const char *dir, const char *name)
 	return pid;
 }
 
+/* Without giving up the block that the file has: on a disk without a byte left it would not get it back. */
+static int write_over(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	ssize_t len = (ssize_t)strlen(text);
+	bool ok = fd >= 0 && pwrite(fd, text, (size_t)len, 0) == len && ftruncate(fd, len) == 0;
+	int code = ok ? ERR_OK : err_from_errno(errno);
+
+	if (fd >= 0)
+		close(fd);
+	return code;
+}
+
 static int write_pid(const char *dir, const char *name, pid_t pid, struct err *err)
 {
-	char *path = mem_printf("%s/%s/pid", dir, name);
+	char *path = mem_printf("%s/%s/pid", dir, name), text[64];
 	unsigned long long start = 0, ticks;
 	char state;
-	FILE *f = fopen(path, "we");
-	int r = ERR_OK;
+	int r;
 
 	if (!read_stat(pid, &state, &start, &ticks))
 		start = 0;
-	if (!f || fprintf(f, "%d %llu\n", (int)pid, start) < 0 || fflush(f))
-		r = err_set(err, err_from_errno(errno), "cannot write %s: %s", path, strerror(errno));
-	if (f)
-		fclose(f);
+	snprintf(text, sizeof(text), "%d %llu\n", (int)pid, start);
+	r = write_over(path, text);
+	if (r < 0)
+		err_set(err, r, "cannot write %s: %s", path, err_text(r));
+	mem_free(path);
+	return r;
+}
+
+/* What the last one said: the next one says it again when it serves. */
+static int forget_address(const char *dir, const char *name, struct err *err)
+{
+	char *path = mem_printf("%s/%s/address", dir, name);
+	int r = access(path, F_OK) == 0 ? write_over(path, "\n") : errno == ENOENT ? ERR_OK : err_from_errno(errno);
+
+	if (r < 0)
+		err_set(err, r, "cannot write %s: %s", path, err_text(r));
 	mem_free(path);
 	return r;
 }
@@ -110,24 +134,22 @@ static _Noreturn void become(const char *log, char *const argv[])
 
 int process_start(const char *dir, const char *name, char *const argv[], struct err *err)
 {
-	char *log = mem_printf("%s/%s/daemon.log", dir, name), *address = mem_printf("%s/%s/address", dir, name);
-	int r = ERR_OK;
+	char *log;
+	int r = forget_address(dir, name, err);
 	pid_t pid;
 
-	if (unlink(address) < 0 && errno != ENOENT) {
-		r = err_set(err, err_from_errno(errno), "cannot remove %s: %s", address, strerror(errno));
-	} else {
-		fflush(NULL);
-		pid = fork();
-		if (pid < 0)
-			r = err_set(err, err_from_errno(errno), "cannot start %s: %s", name, strerror(errno));
-		else if (pid == 0)
-			become(log, argv);
-		else
-			r = write_pid(dir, name, pid, err);
-	}
+	if (r < 0)
+		return r;
+	log = mem_printf("%s/%s/daemon.log", dir, name);
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		r = err_set(err, err_from_errno(errno), "cannot start %s: %s", name, strerror(errno));
+	else if (pid == 0)
+		become(log, argv);
+	else
+		r = write_pid(dir, name, pid, err);
 	mem_free(log);
-	mem_free(address);
 	return r;
 }
 

@@ -52,6 +52,21 @@ static void notify(struct daemon *d, const char *state)
 			err_name(rc));
 }
 
+/*
+ * On a disk without a byte left, a file that is there can still say something else of the same few bytes: its block is its own. Not atomic, which
+ * is why it is not done otherwise; nothing rests on this file after a crash.
+ */
+static int overwrite(struct daemon *d, const char *path, const char *line)
+{
+	int fd, rc = io_open(d->io, path, IO_OPEN_WRITE, 0644, &fd);
+
+	if (rc < 0)
+		return rc;
+	rc = (int)io_pwrite(d->io, fd, line, strlen(line), 0);
+	io_close(d->io, fd);
+	return rc < 0 ? rc : 0;
+}
+
 static int write_address(struct daemon *d, const char *name, const struct io_addr *addr, struct err *err)
 {
 	char path[PATH_ROOM], text[IO_ADDR_TEXT_BYTES], line[IO_ADDR_TEXT_BYTES + 1];
@@ -60,6 +75,8 @@ static int write_address(struct daemon *d, const char *name, const struct io_add
 	snprintf(path, sizeof(path), "%s/%s", d->options->dir, name);
 	snprintf(line, sizeof(line), "%s\n", io_addr_format(addr, text));
 	rc = io_write_file(d->io, path, line, strlen(line), 0644);
+	if (rc == ERR_NOSPC && overwrite(d, path, line) == 0)
+		rc = 0;
 	return rc < 0 ? err_set(err, rc, "cannot write %s: %s", path, err_text(rc)) : 0;
 }
 

@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """full: a store without room fails the write that needs it, says so, and goes on for everything else."""
 
+import errno
 import os
 import random
+import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from localstore import LocalStore, sha256_file, wait_until, write_random
+from netgroup import private_mounts
 
 MIB = 1 << 20
 
@@ -25,6 +29,41 @@ def to_the_brim(store, rng):
             raise SystemExit(f"FAILED: {i + 1} files of {size} bytes went into a store that had no room for more of {size * 16}")
     # chunk servers tell metad every second
     wait_until(lambda: store.json("df")["available_bytes"] == 0, "df to offer nothing where nothing fits")
+
+
+def fill(folder):
+    """To the last byte."""
+    with open(os.path.join(folder, "filler"), "wb", buffering=0) as f:
+        for size in (MIB, 4096, 1):
+            try:
+                while True:
+                    f.write(bytes(size))
+            except OSError as e:
+                if e.errno != errno.ENOSPC:
+                    raise
+
+
+def starts_on_a_full_disk(rng):
+    """Daemons that are killed where others filled their disk to the last byte start again, and serve what they have."""
+    disk = tempfile.mkdtemp(prefix="craton-test-", dir=os.environ.get("CRATON_TEST_DIR") or "/var/tmp")
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2G", "craton-disk", disk], check=True)
+        store = LocalStore(chunkd=3, policy="rs-1-2", capacity="256M", where=disk)
+        source = store.path("source")
+        write_random(source, 3 * MIB, rng)
+        store.run("put", source, "/before")
+        fill(disk)
+        for name in store.names():
+            store.kill9(name)
+        store.start(*store.names())
+        if store.run("cat", "/before") != open(source, "rb").read():
+            raise SystemExit("FAILED: /before came back different")
+        os.unlink(os.path.join(disk, "filler"))
+        wait_until(lambda: store.craton("put", source, "/after", check=False).returncode == 0, "files to be taken where there is room again")
+        store.destroy()
+    finally:
+        subprocess.run(["umount", "-l", disk], check=False)
+        os.rmdir(disk)
 
 
 def main():
@@ -62,6 +101,11 @@ def main():
     store.run("mv", "/f0", "/still/f0")
     if len(store.up_servers()) != 6:
         raise SystemExit("FAILED: a server went down")
+    store.destroy()
+    if private_mounts():
+        starts_on_a_full_disk(rng)
+    else:
+        print("SKIP: no file system can be mounted here (not root, or not allowed): daemons were not started on a full disk")
     print(f"{stored} x 100 MiB stored, then: {text}")
 
 

@@ -20,12 +20,19 @@ CLONE_NEWNS, CLONE_NEWNET, MS_REC, MS_PRIVATE = 0x20000, 0x40000000, 0x4000, 1 <
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def private_hosts():
-    """A network and mounts of our own, from now on, and of all that we start. False: that is not allowed here."""
-    if libc.unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:
+def private_mounts(more=0):
+    """Mounts of our own, from now on, and of all that we start. False: that is not allowed here."""
+    if libc.unshare(CLONE_NEWNS | more) != 0:
         return False
     if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0:
         raise Failure(f"mounts cannot be made private: {os.strerror(ctypes.get_errno())}")
+    return True
+
+
+def private_hosts():
+    """Likewise, with a network of our own."""
+    if not private_mounts(CLONE_NEWNET):
+        return False
     for program in ("ip", "nft", "nsenter"):
         if not shutil.which(program):
             raise Failure(f"{program} is missing: apt-get install iproute2 nftables util-linux")
