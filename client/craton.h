@@ -318,10 +318,12 @@ struct cr_member {
 	char name[64], address[64];
 	char role[16];  /* leader, follower, learner (catches up, does not vote yet), candidate, unknown */
 	char state[16]; /* up, down, unknown */
+	uint32_t supports; /* the greatest cluster version that its build knows; 0: not known just now */
 };
 struct cr_members {
 	uint64_t answered_by, leader; /* ids; leader 0: not known */
 	uint64_t term, commit, next_id;
+	uint32_t cluster_version; /* of the metadata; 0: not known */
 	uint32_t count;
 	struct cr_member members[CR_MEMBERS_MAX];
 };

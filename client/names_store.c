@@ -100,7 +100,8 @@ static void take_member(struct cr_member *out, const Craton__MemberStatus *m)
 		.applied = m->applied,
 		.match = m->match,
 		.lag = m->lag,
-		.silent_ms = m->silent_ms};
+		.silent_ms = m->silent_ms,
+		.supports = m->supports};
 	snprintf(out->name, sizeof(out->name), "%s", m->name);
 	snprintf(out->address, sizeof(out->address), "%s", m->address);
 	snprintf(out->role, sizeof(out->role), "%s", m->role);
@@ -121,6 +122,7 @@ static void take_members(struct name_call *n, const ProtobufCMessage *msg)
 	out->term = r->term;
 	out->commit = r->commit;
 	out->next_id = r->next_id;
+	out->cluster_version = r->cluster_version;
 	out->count = (uint32_t)r->n_members;
 	for (size_t i = 0; i < r->n_members; i++)
 		take_member(&out->members[i], r->members[i]);

@@ -8,6 +8,9 @@
  * the next entry instead of making many small ones. While the table in memory has no room the ledger holds them;
  * requests then wait here, and beyond METAD_BATCHES they are refused.
  *
+ * An entry says at which cluster version it was written, and one that is raised refuses those of before: behind an entry that raises it
+ * nothing is given to the ledger until that is applied.
+ *
  * Results are given out inside apply, command by command, after the entry is durable. If the ledger fails, or leads no
  * longer, every command of every batch that was not applied gets the reason; what was given to the ledger may still come to life, by the next
  * start or the next leader.
@@ -58,6 +61,7 @@ static void batch_clear(struct batch *batch)
 	wcursor_zeros(&batch->w, STATE_ENTRY_HEADER_BYTES);
 	batch->count = batch->answered = 0;
 	batch->rows = batch->entry.rows = STATE_ENTRY_OWN_ROWS;
+	batch->raises = false;
 }
 
 static void batch_free(struct batch *batch)
@@ -113,6 +117,8 @@ static void batch_done(struct ledger_entry *entry, int code)
 	CHECK(code || batch->answered == batch->count);
 	batch_fail(batch, code);
 	md->batcher.in_flight--;
+	if (batch->raises)
+		md->batcher.raising = false;
 	if (code == 0) {
 		md->batcher.entries++;
 		md->batcher.commands += batch->count;
@@ -126,7 +132,7 @@ static void batch_done(struct ledger_entry *entry, int code)
 static void batch_submit(struct metad *md, struct batch *batch)
 {
 	struct state_entry header = {
-		.cluster_version = md->state.formatted ? md->state.meta.version : STATE_CLUSTER_VERSION,
+		.cluster_version = md->state.formatted ? md->state.meta.version : metad__first_version(md),
 		.time_ms = metad__now_ms(md),
 		.count = batch->count,
 	};
@@ -136,6 +142,7 @@ static void batch_submit(struct metad *md, struct batch *batch)
 	batch->entry.done = batch_done;
 	batch->entry.data = slice_of(batch->data, batch->w.len);
 	md->batcher.in_flight++;
+	md->batcher.raising |= batch->raises;
 	batch->submitted_ns = io_now_ns(md->io);
 	ledger_submit(md->ledger, &batch->entry);
 }
@@ -174,9 +181,9 @@ static void batches_move(struct metad *md)
 		fail_held(md, ERR_STOPPED);
 		return;
 	}
-	if (b->in_flight < METAD_BATCHES_IN_FLIGHT)
+	if (b->in_flight < METAD_BATCHES_IN_FLIGHT && !b->raising)
 		close_open(b);
-	while (!list_empty(&b->held) && b->in_flight < METAD_BATCHES_IN_FLIGHT)
+	while (!list_empty(&b->held) && b->in_flight < METAD_BATCHES_IN_FLIGHT && !b->raising)
 		batch_submit(md, LIST_ENTRY(list_pop_front(&b->held), struct batch, link));
 }
 
@@ -230,6 +237,7 @@ static bool submit(struct metad *md, metad_result_fn *fn, void *arg)
 		batch->items = mem_realloc(batch->items, batch->cap * sizeof(*batch->items));
 	}
 	batch->items[batch->count++] = (struct batch_item){.fn = fn, .arg = arg};
+	batch->raises |= md->cmd.type == STATE_CMD_RAISE;
 	io_at_turn_end(md->io, &md->batcher.hook);
 	return true;
 }
@@ -275,7 +283,7 @@ int metad__apply(void *ctx, struct kv *kv, struct slice data, struct ledger_entr
 	int code;
 
 	if (!md->state.kv) {
-		code = state_open(&md->state, kv);
+		code = state_open_as(&md->state, kv, md->options.supports);
 		if (code) {
 			*err = md->state.fault;
 			return code;

@@ -2,7 +2,7 @@
 /*
  * core: the daemon's life.
  *
- *   metad_start: ledger opened (synchronous) --> listening --it leads (lead.c)--format, if new; raise, if of an older build--> ready
+ *   metad_start: ledger opened (synchronous) --> listening --it leads (lead.c)--format, if new; raise, if one log of an older build--> ready
  *   metad_stop:  no new requests --> of a group, leadership handed over --> batches answered --> ledger closed --> freed, `stopped`
  *   a failure:   on_fatal once; every request from then on gets ERR_STOPPED; the owner ends the process
  *
@@ -135,13 +135,21 @@ bool metad__refuse_growth(struct metad *md, struct rpc_req *req, const Craton__R
 
 /* ---- failure ---- */
 
+static const char *next_step(int code)
+{
+	if (code == ERR_NOSPC)
+		return "free space there, then start again";
+	if (code == ERR_VERSION)
+		return "start the build that this asks for";
+	return "remove the cause, then start again";
+}
+
 void metad__fatal(struct metad *md, int code, const char *text)
 {
 	if (md->failed)
 		return;
 	md->failed = code;
-	log_line(md->options.log, LOG_ERROR, "fatal", "error=%s text=%s next=%s", err_name(code), text,
-		code == ERR_NOSPC ? "free space there, then start again" : "remove the cause, then start again");
+	log_line(md->options.log, LOG_ERROR, "fatal", "error=%s text=%s next=%s", err_name(code), text, next_step(code));
 	metad__gate_fail(md, ERR_STOPPED);
 	metad__fail_waiting(&md->range.waiting, ERR_STOPPED);
 	io_at_turn_end(md->io, &md->batcher.hook);
@@ -198,6 +206,7 @@ static void on_timer(struct io_op *op)
 	if (!md->failed)
 		note_hung(md);
 	if (md->ready && !md->failed) {
+		metad__check_version(md);
 		metad__check_silence(md);
 		metad__check_sessions(md);
 		metad__backup_tick(md);
@@ -232,6 +241,7 @@ static void set_defaults(struct metad_options *o)
 	o->default_policy = o->default_policy ? o->default_policy : "rs-4-2";
 	o->cell_bytes = o->cell_bytes ? o->cell_bytes : DEFAULT_CELL_BYTES;
 	o->chunk_bytes = o->chunk_bytes ? o->chunk_bytes : DEFAULT_CHUNK_BYTES;
+	o->supports = o->supports ? o->supports : STATE_CLUSTER_VERSION;
 }
 
 int metad_check_options(const struct metad_options *options, struct err *err)
@@ -352,6 +362,7 @@ static int open_ledger(struct metad *md, struct err *err)
 		.self = identity(md),
 		.listen = md->options.listen,
 		.secret = md->options.secret,
+		.supports = md->options.supports,
 		.transform = md->options.transform,
 		.apply = metad__apply,
 		.rows = metad__entry_rows,
@@ -372,7 +383,7 @@ static int check_state(struct metad *md, struct err *err)
 {
 	char ours[UUID_TEXT_BYTES], theirs[UUID_TEXT_BYTES];
 
-	if (!md->state.kv && state_open(&md->state, ledger_kv(md->ledger))) {
+	if (!md->state.kv && state_open_as(&md->state, ledger_kv(md->ledger), md->options.supports)) {
 		*err = md->state.fault;
 		return err->code;
 	}

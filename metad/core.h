@@ -80,6 +80,7 @@ struct batch {
 	uint32_t count, cap;
 	uint32_t rows;     /* that its commands may write, at most */
 	uint32_t answered; /* items whose fn was called */
+	bool raises;       /* the cluster version */
 	uint64_t submitted_ns;
 };
 
@@ -87,6 +88,7 @@ struct batcher {
 	struct list free, held; /* held: closed, waiting for their turn */
 	struct batch *open;
 	uint32_t count, in_flight;
+	bool raising; /* one that raises is in flight */
 	struct io_turn_hook hook;
 	uint64_t entries, commands; /* applied, since the start */
 	struct metrics_histogram seconds; /* of an entry, from its submission to its application */
@@ -284,6 +286,7 @@ struct metad {
 	uint64_t silence_checked_ns;
 	struct io_op timer;
 	bool rolling; /* a token roll is under way */
+	uint16_t raising_to; /* the cluster version: likewise, in a group; 0: none */
 	bool hung;    /* the ledger's log did not answer, when it was last looked at */
 
 	struct batcher batcher;
@@ -330,6 +333,10 @@ void metad__drive_timer(struct metad *md);
 /* lead.c */
 /* True: the request was taken (kept until it may be served, or refused, as another leads or nothing is served any more). */
 bool metad__gate(struct metad *md, struct rpc_req *req);
+/* Of a state that is not formatted yet. */
+uint16_t metad__first_version(const struct metad *md);
+/* Of who leads a group: raises the cluster version when all members support more. */
+void metad__check_version(struct metad *md);
 /* For ledger_options. */
 void metad__on_role(void *ctx, const struct ledger_role *role);
 void metad__on_table(void *ctx, struct kv *kv);

@@ -2,12 +2,16 @@
 /*
  * lead: when metad serves, and what it does first and last.
  *
- *   FOLLOWS --the ledger says that it leads--> [format, or raise the cluster version] --> ready: requests are served, plans and timers run
+ *   FOLLOWS --the ledger says that it leads--> [format; one log: raise the cluster version] --> ready: requests are served, plans and timers run
  *      ^------------------------------------- leads no longer: all that waits is refused, what was only in memory is void
  *
  * One log leads from its start to its end. In a group a request is served after the leader has asked the others whether it leads still, once for
  * all that have come meanwhile: what its rows say is then all that was acknowledged before the request came, by whichever leader. Others refuse, and
  * say who leads.
+ *
+ * The cluster version of a group rises while it serves, when every member, learners too, has said within the last seconds that its build supports
+ * more: who is not heard may come back as the build that it was. A new group begins at what all builds support that know groups, as who founds it
+ * may not have heard all others yet.
  */
 #include "metad/core.h"
 
@@ -145,21 +149,50 @@ static void format(struct metad *md)
 		CHECK(metad__config_set(md, CONFIG_SERVER_DOWN_AFTER, md->options.down_after_ms, on_set, NULL));
 }
 
+uint16_t metad__first_version(const struct metad *md)
+{
+	return md->options.group.id && md->options.supports > STATE_CLUSTER_UNSAID ? STATE_CLUSTER_UNSAID : md->options.supports;
+}
+
+static void log_raised(struct metad *md, void *from)
+{
+	log_line(md->options.log, LOG_INFO, "cluster-version-raised", "from=%u to=%u", (unsigned)(uintptr_t)from, md->state.meta.version);
+}
+
+static bool raise_version(struct metad *md, uint16_t to, metad_result_fn *fn)
+{
+	md->cmd.type = STATE_CMD_RAISE;
+	md->cmd.raise.version = to;
+	return metad__submit(md, fn, (void *)(uintptr_t)md->state.meta.version);
+}
+
 static void on_raised(struct metad *md, void *arg, int status, const struct state_result *res)
 {
 	if (!res || status)
 		return; /* as above */
-	log_line(md->options.log, LOG_INFO, "cluster-version-raised", "from=%u to=%u", (unsigned)(uintptr_t)arg,
-		md->state.meta.version);
+	log_raised(md, arg);
 	set_ready(md);
 }
 
-/* One replica is all there is, and it speaks the new version. Nothing else is under way: no entry is written at the old one behind it. */
-static void raise_version(struct metad *md)
+static void on_group_raised(struct metad *md, void *arg, int status, const struct state_result *res)
 {
-	md->cmd.type = STATE_CMD_RAISE;
-	md->cmd.raise.version = STATE_CLUSTER_VERSION;
-	CHECK(metad__submit(md, on_raised, (void *)(uintptr_t)md->state.meta.version));
+	md->raising_to = 0;
+	if (res && !status)
+		log_raised(md, arg);
+}
+
+void metad__check_version(struct metad *md)
+{
+	struct ledger_view view;
+	uint16_t to;
+
+	/* Somebody may be about to become a member. */
+	if (!md->options.group.id || md->raising_to || md->members.busy)
+		return;
+	ledger_view(md->ledger, &view);
+	to = ledger_supported(&view);
+	if (to > md->state.meta.version && raise_version(md, to, on_group_raised))
+		md->raising_to = to;
 }
 
 static void forget(struct metad *md)
@@ -183,8 +216,8 @@ static void begin(struct metad *md)
 	md->silence_checked_ns = 0;
 	if (!md->state.formatted)
 		format(md);
-	else if (md->state.meta.version < STATE_CLUSTER_VERSION && !md->options.group.id)
-		raise_version(md);
+	else if (md->state.meta.version < md->options.supports && !md->options.group.id)
+		CHECK(raise_version(md, md->options.supports, on_raised)); /* one replica is all there is, and it supports the new version */
 	else
 		set_ready(md);
 }
@@ -226,7 +259,7 @@ void metad__on_table(void *ctx, struct kv *kv)
 	CHECK(!md->role.leads && !md->backup.snapshot);
 	if (!kv)
 		state_close(&md->state);
-	else if (state_open(&md->state, kv))
+	else if (state_open_as(&md->state, kv, md->options.supports))
 		metad__fatal(md, md->state.fault.code, md->state.fault.text);
 	else
 		log_line(md->options.log, LOG_INFO, "snapshot-installed", "applied=%llu", (unsigned long long)ledger_applied(md->ledger));

@@ -57,6 +57,7 @@ struct ledger_options {
 	struct rpc_identity self;
 	struct io_addr listen;
 	const uint8_t *secret; /* AUTH_SECRET_BYTES; borrowed for the call */
+	uint16_t supports;     /* the greatest cluster version that this build supports */
 	const struct rpc_transform *transform;
 	/* entry: NULL if it was not submitted here, or nobody waits for it any more. A failure ends the ledger. */
 	int (*apply)(void *ctx, struct kv *kv, struct slice data, struct ledger_entry *entry, struct err *err);
@@ -120,6 +121,7 @@ struct ledger_member {
 	uint64_t silent_ms; /* of others */
 	uint64_t match;     /* that is durable there; 0: not known */
 	uint64_t answered;  /* the last probe of a leader (raft_peer.read_seq) that it has answered; of itself: any */
+	uint16_t supports;  /* the greatest cluster version that its build supports, as it has said within LINK_HEARD_MS; 0: not known */
 };
 
 struct ledger_view {
@@ -134,6 +136,8 @@ struct ledger_view {
 void ledger_view(const struct ledger *ledger, struct ledger_view *ret_view);
 /* Of the view of a leader. 0, or whom it had best be handed over to: the voter that is up and has most. */
 uint64_t ledger_successor(const struct ledger_view *view);
+/* Likewise: the cluster version that all members support, learners too; 0: of some it is not known. */
+uint16_t ledger_supported(const struct ledger_view *view);
 /* Likewise: 0, or a learner that is to vote now: it is up, and has all that the leader had, `before`, when it looked last. */
 uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before);
 /*
@@ -144,7 +148,7 @@ uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before);
 bool ledger_bears(const struct ledger_view *view, enum raft_change what, uint64_t id, uint64_t since, uint64_t had);
 
 /* Of who leads a group: asks who is to become member `id` whether it would; as raft_links_invite. */
-int ledger_invite(struct ledger *ledger, uint64_t id, const struct io_addr *addr, void (*done)(void *ctx, int status), void *ctx);
+int ledger_invite(struct ledger *ledger, uint64_t id, const struct io_addr *addr, void (*done)(void *ctx, int status, uint16_t supports), void *ctx);
 
 struct ledger_change {
 	/*

@@ -283,6 +283,7 @@ static void open_links(struct ledger *l)
 		.secret = l->secret,
 		.transform = l->options.transform,
 		.own = l->own,
+		.supports = l->options.supports,
 		.invited = on_invited,
 		.ctx = l};
 

@@ -27,7 +27,8 @@ static void view_of_one(const struct ledger *l, struct ledger_view *view)
 	view->role = RAFT_LEADER;
 	view->commit = view->last = view->applied = applied;
 	view->count = 1;
-	view->members[0] = (struct ledger_member){.voter = true, .state = LEDGER_MEMBER_UP, .match = applied};
+	view->members[0] =
+		(struct ledger_member){.voter = true, .state = LEDGER_MEMBER_UP, .match = applied, .supports = l->options.supports};
 }
 
 static void see(const struct ledger *l, const struct raft_core *core, struct ledger_member *m, const struct raft_peer *peer)
@@ -38,9 +39,11 @@ static void see(const struct ledger *l, const struct raft_core *core, struct led
 		m->state = LEDGER_MEMBER_UP;
 		m->match = core->persisted;
 		m->answered = UINT64_MAX;
+		m->supports = l->options.supports;
 		return;
 	}
 	heard_ns = l->links ? raft_links_heard_ns(l->links, m->id) : 0;
+	m->supports = l->links ? raft_links_supports(l->links, m->id) : 0;
 	if (core->role == RAFT_LEADER) {
 		m->match = peer->match;
 		m->answered = peer->read_seq;
@@ -95,6 +98,16 @@ uint64_t ledger_successor(const struct ledger_view *view)
 	return best ? best->id : 0;
 }
 
+uint16_t ledger_supported(const struct ledger_view *view)
+{
+	uint16_t least = view->count ? UINT16_MAX : 0;
+
+	for (uint32_t i = 0; i < view->count; i++)
+		if (view->members[i].supports < least)
+			least = view->members[i].supports;
+	return least;
+}
+
 uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before)
 {
 	for (uint32_t i = 0; !view->changes && i < view->count; i++) {
@@ -128,7 +141,7 @@ bool ledger_bears(const struct ledger_view *view, enum raft_change what, uint64_
 
 /* ---- changes ---- */
 
-int ledger_invite(struct ledger *l, uint64_t id, const struct io_addr *addr, void (*done)(void *ctx, int status), void *ctx)
+int ledger_invite(struct ledger *l, uint64_t id, const struct io_addr *addr, raft_links_invited_fn *done, void *ctx)
 {
 	CHECK(l->group.id && l->links);
 	return raft_links_invite(l->links, &(const struct raft_links_place){id, *addr}, done, ctx);

@@ -88,6 +88,7 @@ static void fill_member(struct metad *md, struct answer *a, const struct ledger_
 	out->applied = m->id == view->id ? view->applied : m->match < view->commit ? m->match : view->commit;
 	out->lag = m->match < view->last ? view->last - m->match : 0;
 	out->silent_ms = m->silent_ms;
+	out->supports = m->supports;
 }
 
 static void answer(struct metad *md, struct rpc_req *req, int status, const char *error)
@@ -105,6 +106,7 @@ static void answer(struct metad *md, struct rpc_req *req, int status, const char
 	a.reply.term = view.term;
 	a.reply.commit = view.commit;
 	a.reply.next_id = view.next_id;
+	a.reply.cluster_version = md->state.meta.version;
 	a.reply.n_members = view.count;
 	a.reply.members = a.members;
 	rpc_reply(req, &(struct rpc_reply){.status = status, .msg = &a.reply.base});
@@ -323,15 +325,27 @@ static int check_add(const struct ledger_view *view, const struct io_addr *addr,
 	return ERR_OVERFLOW;
 }
 
+/* It could not apply the next entry, or, if the version is just being raised, one soon after. */
+static bool is_too_old(const struct metad *md, uint16_t supports)
+{
+	return supports < md->state.meta.version || supports < md->raising_to;
+}
+
 /* Who listens there is what a member must be: then it is one. */
-static void on_invited(void *ctx, int status)
+static void on_invited(void *ctx, int status, uint16_t supports)
 {
 	struct metad *md = metad__of(ctx);
 	struct metad_members *members = &md->members;
 	char text[TEXT_BYTES];
 
 	if (!members->req || status == 0) {
-		if (members->req && md->ready && !md->failed) {
+		if (members->req && md->ready && !md->failed && is_too_old(md, supports)) {
+			snprintf(text, sizeof(text),
+				"the metad at that address is of an older build, which supports cluster version %u, and the cluster is at %u: start the build "
+				"of the others there, then add it",
+				supports, md->raising_to ? md->raising_to : md->state.meta.version);
+			answer(md, taken(md), ERR_INVAL, text);
+		} else if (members->req && md->ready && !md->failed) {
 			members->change.done = on_changed;
 			ledger_change(md->ledger, &members->change, RAFT_ADD_LEARNER, members->id, &members->addr);
 		} else if (members->req) {

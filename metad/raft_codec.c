@@ -39,10 +39,10 @@ void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to,
 }
 
 void raft_codec_sign_answer(const struct raft_codec *codec, const struct raft_letter *invitation, int status,
-	const uint8_t nonce[RAFT_NONCE_BYTES], uint8_t ret_mac[HMAC_BYTES])
+	const uint8_t nonce[RAFT_NONCE_BYTES], uint16_t supports, uint8_t ret_mac[HMAC_BYTES])
 {
 	struct hmac h = {codec->key.inner, codec->key.outer};
-	uint8_t answer[6 + 16 + 8 + 8 + 1 + 2 * RAFT_NONCE_BYTES];
+	uint8_t answer[6 + 16 + 8 + 8 + 1 + 2 * RAFT_NONCE_BYTES + 2];
 	struct wcursor w;
 
 	wcursor_init(&w, answer, sizeof(answer));
@@ -53,6 +53,8 @@ void raft_codec_sign_answer(const struct raft_codec *codec, const struct raft_le
 	wcursor_u8(&w, status == 0);
 	wcursor_bytes(&w, invitation->challenge, RAFT_NONCE_BYTES);
 	wcursor_bytes(&w, nonce, RAFT_NONCE_BYTES);
+	if (supports) /* older builds sign without it */
+		wcursor_u16(&w, supports);
 	CHECK(!w.failed);
 	hmac_update(&h, answer, w.len);
 	hmac_fini(&h, ret_mac);
@@ -241,6 +243,7 @@ int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_
 
 	craton__raft_letter__init(&p->letter);
 	p->letter.place = place_of(letter->place);
+	p->letter.supports = letter->supports;
 	if (letter->kind == RAFT_LETTER_MESSAGE)
 		pack_message(p, letter);
 	else if (letter->kind == RAFT_LETTER_ASK)
@@ -398,8 +401,9 @@ static int unpack_invitation(const Craton__RaftLetter *from, struct raft_letter 
 
 static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
 {
-	if (unpack_place(&from->place, l->place))
+	if (unpack_place(&from->place, l->place) || from->supports > UINT16_MAX)
 		return ERR_PROTO;
+	l->supports = (uint16_t)from->supports;
 	switch (from->type) {
 	case TYPE_ASK:
 		if (!from->ask)

@@ -32,6 +32,7 @@ struct raft_letter {
 	enum raft_letter_kind kind;
 	uint64_t from, to;
 	uint8_t place[RAFT_PLACE_BYTES]; /* of the sender; zeros: it does not say */
+	uint16_t supports; /* the greatest cluster version that the sender's build supports; 0: it does not say */
 	struct raft_message message; /* from and to are those of the letter */
 	uint32_t count;              /* of a RAFT_APPEND */
 	struct replica_body bodies[REPLICA_BODIES_MAX];
@@ -56,9 +57,9 @@ void raft_codec_init(struct raft_codec *codec, const struct uuid *cluster, const
 int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_t *ret_len);
 void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to, struct slice letter, uint8_t ret_mac[HMAC_BYTES]);
 
-/* Of the answer to an invitation: 0, or ERR_AGAIN: with this nonce it would be. */
+/* Of the answer to an invitation: 0, or ERR_AGAIN: with this nonce it would be. supports: of who answers; 0: not said. */
 void raft_codec_sign_answer(const struct raft_codec *codec, const struct raft_letter *invitation, int status,
-	const uint8_t nonce[RAFT_NONCE_BYTES], uint8_t ret_mac[HMAC_BYTES]);
+	const uint8_t nonce[RAFT_NONCE_BYTES], uint16_t supports, uint8_t ret_mac[HMAC_BYTES]);
 
 /*
  * What came. Bytes lie in the request and in the arena. ERR_VERSION, ERR_WRONG_CLUSTER, ERR_ACCES (the signature), ERR_PROTO (malformed; what a

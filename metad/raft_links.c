@@ -6,6 +6,7 @@
 #include "common/base/limits.h"
 #include "common/base/mem.h"
 #include "common/rpc/methods.h"
+#include "metad/state/cmd.h"
 
 _Static_assert((int)RAFT_LETTER_BYTES_MAX + 1024 <= (int)LIMIT_FRAME_BODY_BYTES, "a letter fits a frame");
 
@@ -20,6 +21,7 @@ struct link {
 	uint64_t heard_ns;
 	struct io_addr addr;
 	struct io_addr said; /* by its letters; family 0: nothing */
+	uint16_t supports;   /* likewise, by the last one; 0: none has come */
 	bool stranger; /* no member, as far as is known here: it said itself where it is */
 	struct {
 		struct rpc_peer *peer;
@@ -53,7 +55,7 @@ struct outgoing {
 	Craton__RaftRequest request;
 	uint8_t mac[HMAC_BYTES];
 	uint8_t *bytes;
-	void (*done)(void *ctx, int status); /* of an invitation; NULL: nobody asks */
+	raft_links_invited_fn *done; /* of an invitation; NULL: nobody asks */
 	void *ctx;
 	uint8_t challenge[RAFT_NONCE_BYTES];
 	bool again; /* its nonce is known */
@@ -102,9 +104,22 @@ uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id)
 	return 0;
 }
 
+static bool is_heard(const struct raft_links *links, const struct link *link)
+{
+	return link->heard_ns && io_now_ns(links->io) - link->heard_ns < LINK_HEARD_MS * ms_ns;
+}
+
+uint16_t raft_links_supports(const struct raft_links *links, uint64_t id)
+{
+	for (uint32_t i = 0; i < LINKS_MAX; i++)
+		if (links->members[i] && links->members[i]->id == id)
+			return is_heard(links, links->members[i]) ? links->members[i]->supports : 0;
+	return 0;
+}
+
 static bool says_itself(const struct raft_links *links, const struct link *link)
 {
-	return link->said.family && io_now_ns(links->io) - link->heard_ns < LINK_HEARD_MS * ms_ns;
+	return link->said.family && is_heard(links, link);
 }
 
 bool raft_links_said(const struct raft_links *links, uint64_t id, struct io_addr *ret_addr)
@@ -200,6 +215,7 @@ static void aim(struct raft_links *links, struct link *link, const struct io_add
 	at = place_of(links, before.id);
 	(*at)->heard_ns = before.heard_ns;
 	(*at)->said = before.said;
+	(*at)->supports = before.supports;
 	(*at)->stranger = before.stranger;
 }
 
@@ -358,6 +374,7 @@ static struct raft_letter *letter_new(const struct raft_links *links, enum raft_
 	letter->kind = kind;
 	letter->from = links->options.id;
 	letter->to = to;
+	letter->supports = links->options.supports;
 	memcpy(letter->place, links->place, RAFT_PLACE_BYTES);
 	return letter;
 }
@@ -396,7 +413,7 @@ void raft_links_part(struct raft_links *links, uint64_t to, const struct replica
 
 /* NULL: not now. */
 static struct outgoing *send_invitation(
-	struct raft_links *links, uint64_t id, const uint8_t *nonce, void (*done)(void *ctx, int status), void *ctx)
+	struct raft_links *links, uint64_t id, const uint8_t *nonce, raft_links_invited_fn *done, void *ctx)
 {
 	struct raft_letter *letter = letter_new(links, RAFT_LETTER_INVITATION, id);
 	struct outgoing *out;
@@ -421,11 +438,11 @@ static bool is_signed(const struct outgoing *out, int status, const Craton__Raft
 	struct raft_letter *letter;
 	uint8_t mac[HMAC_BYTES], differs = 0;
 
-	if (!reply || reply->nonce.len != RAFT_NONCE_BYTES || reply->mac.len != sizeof(mac))
+	if (!reply || reply->nonce.len != RAFT_NONCE_BYTES || reply->mac.len != sizeof(mac) || reply->supports > UINT16_MAX)
 		return false;
 	letter = letter_new(links, RAFT_LETTER_INVITATION, out->request.to);
 	memcpy(letter->challenge, out->challenge, sizeof(letter->challenge));
-	raft_codec_sign_answer(&links->codec, letter, status, reply->nonce.data, mac);
+	raft_codec_sign_answer(&links->codec, letter, status, reply->nonce.data, (uint16_t)reply->supports, mac);
 	mem_free(letter);
 	for (size_t i = 0; i < sizeof(mac); i++)
 		differs |= mac[i] ^ reply->mac.data[i];
@@ -442,10 +459,10 @@ static void on_invitation_done(struct outgoing *out, int status, const ProtobufC
 	if (status == ERR_AGAIN && reply && !out->again && !links->closed && out->link->id &&
 		send_invitation(links, out->request.to, reply->nonce.data, out->done, out->ctx))
 		return;
-	out->done(out->ctx, status);
+	out->done(out->ctx, status, status ? 0 : reply->supports ? (uint16_t)reply->supports : STATE_CLUSTER_UNSAID);
 }
 
-int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, void (*done)(void *ctx, int status), void *ctx)
+int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, raft_links_invited_fn *done, void *ctx)
 {
 	struct link **at = place_of(links, place->id);
 
@@ -504,8 +521,10 @@ static void give(struct raft_links *links)
 	meet(links, l);
 	links->counts.received++;
 	at = place_of(links, l->from);
-	if (at)
+	if (at) {
 		(*at)->heard_ns = io_now_ns(links->io);
+		(*at)->supports = l->supports ? l->supports : STATE_CLUSTER_UNSAID;
+	}
 	if (l->kind == RAFT_LETTER_KNOCK)
 		return; /* its place is what it says */
 	if (l->kind == RAFT_LETTER_MESSAGE)
@@ -522,6 +541,7 @@ static void handle_invitation(struct raft_links *links, struct rpc_req *req)
 	Craton__RaftReply reply = CRATON__RAFT_REPLY__INIT;
 	bool now = memcmp(links->letter.nonce, links->nonce, sizeof(links->nonce)) == 0;
 	int rc = links->options.invited ? links->options.invited(links->options.ctx, now) : ERR_EXIST;
+	uint16_t supports = links->letter.supports ? links->options.supports : 0; /* who does not say it himself would not take the answer */
 	uint8_t mac[HMAC_BYTES];
 
 	if (rc) {
@@ -529,7 +549,8 @@ static void handle_invitation(struct raft_links *links, struct rpc_req *req)
 		return;
 	}
 	rc = now ? 0 : ERR_AGAIN;
-	raft_codec_sign_answer(&links->codec, &links->letter, rc, links->nonce, mac);
+	raft_codec_sign_answer(&links->codec, &links->letter, rc, links->nonce, supports, mac);
+	reply.supports = supports;
 	reply.nonce = (ProtobufCBinaryData){.len = sizeof(links->nonce), .data = links->nonce};
 	reply.mac = (ProtobufCBinaryData){.len = sizeof(mac), .data = mac};
 	rpc_reply(req, &(struct rpc_reply){.status = rc, .msg = &reply.base});

@@ -23,7 +23,7 @@ enum {
 	LINK_BYTES_MAX = 4 << 20,
 	LINK_DEADLINE_MS = 3000,
 	LINKS_MAX = 2 * RAFT_MEMBERS_MAX + 2, /* members whose address is known, a knock, and those that are being closed */
-	LINK_HEARD_MS = 3000, /* so long what a member's letters said counts more than what the log says */
+	LINK_HEARD_MS = 3000, /* so long what a member's letters said counts: where it is, more than what the log says; what its build supports */
 };
 
 struct raft_links_options {
@@ -32,6 +32,7 @@ struct raft_links_options {
 	const uint8_t *secret;    /* of the cluster, AUTH_SECRET_BYTES; borrowed for the call */
 	const struct rpc_transform *transform;
 	struct io_addr own; /* where this replica is, as its configuration says; family 0: as the log says */
+	uint16_t supports;  /* the greatest cluster version that this build supports */
 	/* A member that leads invites this replica, which nobody is attached to yet: 0, or why it does not come. Not `now`: would it? */
 	int (*invited)(void *ctx, bool now);
 	void *ctx;
@@ -64,16 +65,19 @@ struct raft_links_place {
 void raft_links_set(struct raft_links *links, const struct raft_links_place *places, uint32_t count);
 /*
  * Asks who is to become member `id` for its nonce, and with that, whether it would: an invitation that was recorded lets in nobody who has started since.
- * `done` once, not from inside: 0; ERR_NOENT: another replica, or none, is there; ERR_EXIST:
+ * `done` once, not from inside: 0: and it supports this cluster version at most; ERR_NOENT: another replica, or none, is there; ERR_EXIST:
  * it has a log already; ERR_ACCES: the answer is not of who has the secret; else as of a call. ERR_OVERFLOW: not now, and `done` does not come.
  */
-int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, void (*done)(void *ctx, int status), void *ctx);
+typedef void raft_links_invited_fn(void *ctx, int status, uint16_t supports);
+int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, raft_links_invited_fn *done, void *ctx);
 
 /* Says to each of these, at a place where one of them may be, where this replica is. What came of the last knock is not waited for. NULL: no more of it. */
 void raft_links_knock(struct raft_links *links, const struct io_addr *addr, const uint64_t *ids, uint32_t count);
 /* Where the member says itself that it is; false: it has said nothing. */
 bool raft_links_said(const struct raft_links *links, uint64_t id, struct io_addr *ret_addr);
 
+/* The greatest cluster version that the member's build supports, as the last letter said; 0: none has come of late. */
+uint16_t raft_links_supports(const struct raft_links *links, uint64_t id);
 /* When the last letter of the member came (of io_now_ns); 0: none has. */
 uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id);
 

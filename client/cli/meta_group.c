@@ -47,6 +47,7 @@ static void member_json(struct json *j, const struct cr_member *m)
 	json_u64(j, "match", m->match);
 	json_u64(j, "lag", m->lag);
 	json_u64(j, "silent_ms", m->silent_ms);
+	json_u64(j, "supports", m->supports);
 	json_end_object(j);
 }
 
@@ -61,6 +62,7 @@ static void print_json(const struct cr_members *members)
 	json_u64(&j, "term", members->term);
 	json_u64(&j, "commit", members->commit);
 	json_u64(&j, "next_id", members->next_id);
+	json_u64(&j, "cluster_version", members->cluster_version);
 	json_array(&j, "replicas");
 	for (uint32_t i = 0; i < members->count; i++)
 		member_json(&j, &members->members[i]);
@@ -70,19 +72,35 @@ static void print_json(const struct cr_members *members)
 
 static void print_member(const struct cr_member *m)
 {
-	char silent[48] = "";
+	char silent[48] = "", supports[16] = "-";
 
 	if (strcmp(m->state, "up") && m->silent_ms)
 		snprintf(silent, sizeof(silent), "  silent for %llu s", (unsigned long long)(m->silent_ms / 1000));
-	printf("%-10s %-21s %-9s %-7s %8llu %10llu %10llu%s\n", m->name, m->address, m->role, m->state, (unsigned long long)m->term,
-	       (unsigned long long)m->applied, (unsigned long long)m->lag, silent);
+	if (m->supports)
+		snprintf(supports, sizeof(supports), "%u", m->supports);
+	printf("%-10s %-21s %-9s %-7s %8llu %10llu %10llu %8s%s\n", m->name, m->address, m->role, m->state, (unsigned long long)m->term,
+	       (unsigned long long)m->applied, (unsigned long long)m->lag, supports, silent);
+}
+
+/* What it waits for, if it is not at what the newest build knows. */
+static void print_version(const struct cr_members *members)
+{
+	uint32_t newest = members->cluster_version;
+
+	for (uint32_t i = 0; i < members->count; i++)
+		newest = members->members[i].supports > newest ? members->members[i].supports : newest;
+	if (members->cluster_version && newest > members->cluster_version)
+		printf("cluster version %u; it rises as soon as all metads are up and support more\n", members->cluster_version);
+	else if (members->cluster_version)
+		printf("cluster version %u\n", members->cluster_version);
 }
 
 static void print_text(const struct cr_members *members)
 {
-	printf("%-10s %-21s %-9s %-7s %8s %10s %10s\n", "METAD", "ADDRESS", "ROLE", "STATE", "TERM", "APPLIED", "LAG");
+	printf("%-10s %-21s %-9s %-7s %8s %10s %10s %8s\n", "METAD", "ADDRESS", "ROLE", "STATE", "TERM", "APPLIED", "LAG", "SUPPORTS");
 	for (uint32_t i = 0; i < members->count; i++)
 		print_member(&members->members[i]);
+	print_version(members);
 	if (!members->leader && members->answered_by)
 		printf("nobody leads, as far as metad-%llu knows: most of them must be up, and reach each other\n",
 		       (unsigned long long)members->answered_by);

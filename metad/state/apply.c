@@ -221,7 +221,7 @@ static int apply_commands(
 			return err_set(err, ERR_VERSION,
 				"the log has entries of an older build, by whose rules this one cannot apply them (cluster version %u, "
 				"here %u to %u): start the build that wrote them once more, stop it cleanly, then start this one",
-				s->meta.version, STATE_CLUSTER_OLDEST, STATE_CLUSTER_VERSION);
+				s->meta.version, STATE_CLUSTER_OLDEST, s->supports);
 		result_clear(&res);
 		if (state__session_admit(s, &s->cmd.request, &res, &session)) {
 			run_command(s, &s->cmd, &res);
@@ -239,10 +239,10 @@ static int apply_commands(
 
 static int version_check(struct state *s, const struct state_entry *entry, struct err *err)
 {
-	if (entry->cluster_version > STATE_CLUSTER_VERSION)
+	if (entry->cluster_version > s->supports)
 		return err_set(err, ERR_VERSION,
 			"the log was written at cluster version %u, this binary speaks %u: use a newer binary",
-			entry->cluster_version, STATE_CLUSTER_VERSION);
+			entry->cluster_version, s->supports);
 	if (!s->formatted)
 		s->meta.version = entry->cluster_version;
 	if (entry->cluster_version != s->meta.version)

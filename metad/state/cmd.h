@@ -81,7 +81,8 @@ enum state_cmd_type {
 enum {
 	STATE_ENTRY_VERSION = 1,
 	STATE_CLUSTER_OLDEST = 2,  /* whose rules this binary has */
-	STATE_CLUSTER_VERSION = 6, /* to which it raises a cluster */
+	STATE_CLUSTER_VERSION = 6, /* the greatest that it supports: to which it raises a cluster */
+	STATE_CLUSTER_UNSAID = 6,  /* that all builds support that know groups; those whose letters do not say more are taken at that */
 	STATE_CLUSTER_LEFT_OUT = 5, /* from which on state_disk_left_out may hold */
 	STATE_CLUSTER_LEFT_ONCE = 6, /* from which on state_disk.left may be set */
 	STATE_ENTRY_HEADER_BYTES = 16,

@@ -96,11 +96,17 @@ static void check_fleet(struct state *s)
 
 int state_open(struct state *s, struct kv *kv)
 {
+	return state_open_as(s, kv, STATE_CLUSTER_VERSION);
+}
+
+int state_open_as(struct state *s, struct kv *kv, uint16_t supports)
+{
 	struct state_key key;
 	struct slice value;
 
 	memset(s, 0, sizeof(*s));
 	s->kv = kv;
+	s->supports = supports;
 	s->intents = mem_array(STATE_INTENTS, sizeof(*s->intents));
 	map_init(&s->intent_of);
 	state__config_open(s);
@@ -115,10 +121,9 @@ int state_open(struct state *s, struct kv *kv)
 			err_set(&s->fault, ERR_VERSION, "a newer binary wrote the metadata: use that one");
 		if (state_meta_decode(value, &s->meta))
 			state__fault(s, "the meta row cannot be decoded");
-		if (!s->fault.code && s->meta.version > STATE_CLUSTER_VERSION)
+		if (!s->fault.code && s->meta.version > s->supports)
 			err_set(&s->fault, ERR_VERSION,
-				"the metadata are of cluster version %u, this binary speaks %u: use a newer binary", s->meta.version,
-				STATE_CLUSTER_VERSION);
+				"the metadata are of cluster version %u, this binary speaks %u: use a newer binary", s->meta.version, s->supports);
 		load_table(s, STATE_TABLE_DISK, load_disk);
 		load_table(s, STATE_TABLE_SERVER, load_server);
 		load_table(s, STATE_TABLE_DOMAIN, load_domain);
@@ -344,10 +349,9 @@ void state__token_keys_roll(struct state *s, const uint8_t salt[STATE_SALT_BYTES
 void state__raise(struct state *s, const struct state_cmd_raise *cmd, struct state_result *res)
 {
 	(void)res;
-	if (cmd->version > STATE_CLUSTER_VERSION) {
+	if (cmd->version > s->supports) {
 		err_set(&s->fault, ERR_VERSION,
-			"the cluster is raised to version %u, this binary speaks %u: use a newer binary", cmd->version,
-			STATE_CLUSTER_VERSION);
+			"the cluster is raised to version %u, this binary speaks %u: use a newer binary", cmd->version, s->supports);
 		return;
 	}
 	if (cmd->version <= s->meta.version)

@@ -74,6 +74,7 @@ struct state_gap {
 
 struct state {
 	struct kv *kv;
+	uint16_t supports; /* the greatest cluster version that is applied here */
 	bool formatted; /* the meta row exists */
 	bool meta_dirty;
 	struct state_meta meta;
@@ -157,6 +158,8 @@ struct state_result {
 
 /* Reads the derived copies; an empty table is a state that is not formatted. Returns fault's code. */
 int state_open(struct state *s, struct kv *kv);
+/* As a build that supports no cluster version above this one. */
+int state_open_as(struct state *s, struct kv *kv, uint16_t supports);
 void state_close(struct state *s);
 
 /*

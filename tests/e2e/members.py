@@ -31,7 +31,9 @@ def look(store):
     check(view["leader"] == view["answered_by"] and view["next_id"] == len(view["replicas"]) + 1, f"what the leader says: {view}")
     check(all(m["term"] == view["term"] and m["applied"] > 0 and m["address"] for m in view["replicas"]), f"what each has: {view}")
     text = store.run("meta", "ls").decode()
-    check(len(text.splitlines()) == 1 + len(view["replicas"]) and "leader" in text, f"what people read: {text}")
+    check(len(text.splitlines()) == 2 + len(view["replicas"]) and "leader" in text, f"what people read: {text}")
+    check(f"cluster version {view['cluster_version']}" in text, f"what people read: {text}")
+    check(all(m["supports"] >= view["cluster_version"] > 0 for m in view["replicas"]), f"what each supports: {view}")
 
 
 def hand_over(store):

@@ -56,7 +56,7 @@ class Failure(Exception):
 
 
 class LocalStore:
-    def __init__(self, chunkd=6, policy="rs-4-2", capacity="8G", env=None, where=None, metad=1):
+    def __init__(self, chunkd=6, policy="rs-4-2", capacity="8G", env=None, where=None, metad=1, metad_program=None):
         self.dir = tempfile.mkdtemp(prefix="craton-test-", dir=where or os.environ.get("CRATON_TEST_DIR") or "/var/tmp")
         self.count = chunkd
         self.metad_count = metad
@@ -68,7 +68,7 @@ class LocalStore:
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(sig, lambda *_: sys.exit(1))
         self.run("local", "up", self.store, "--chunkd", str(chunkd), "--policy", policy, "--capacity", capacity,
-                 *(["--metad", str(metad)] if metad > 1 else []))
+                 *(["--metad", str(metad)] if metad > 1 else []), program=self.beside(metad_program, "craton-metad"))
 
     def destroy(self):
         if not self.alive:
@@ -92,10 +92,10 @@ class LocalStore:
     def chunkds(self):
         return [f"chunkd-{i}" for i in range(1, self.count + 1)]
 
-    def craton(self, *args, check=True, timeout=300, **kwargs):
+    def craton(self, *args, check=True, timeout=300, program=None, **kwargs):
         """Runs craton; with check, a failure is ours to report."""
         kwargs.setdefault("stdout", subprocess.PIPE)
-        done = subprocess.run([craton_program(), *args], env=self.env, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=timeout,
+        done = subprocess.run([program or craton_program(), *args], env=self.env, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=timeout,
                               check=False, **kwargs)
         if check and done.returncode != 0:
             raise Failure(f"craton {' '.join(map(str, args))}: exit {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
@@ -138,16 +138,22 @@ class LocalStore:
     def start_one(self, name):
         self.run("local", "start", self.store, name)
 
-    def start_program(self, name, program, env=None):
-        """Starts a server with another program of the build tree in the place of craton-chunkd."""
+    def beside(self, program, place):
+        """A craton that finds another program of the build tree in the place of one of its own."""
+        if not program:
+            return craton_program()
         folder = self.path("bin-" + os.path.basename(program))
         if not os.path.isdir(folder):
             os.mkdir(folder)
-            shutil.copy(craton_program(), folder)
-            shutil.copy(os.path.join(build_dir(), program), os.path.join(folder, "craton-chunkd"))
+            for name in ("craton", "craton-chunkd", "craton-metad"):
+                shutil.copy(os.path.join(build_dir(), program if name == place else name), os.path.join(folder, name))
+        return os.path.join(folder, "craton")
+
+    def start_program(self, name, program, env=None):
+        """Starts a server with another program of the build tree in the place of craton-chunkd."""
         if self.pid(name):
             self.kill9(name)
-        done = subprocess.run([os.path.join(folder, "craton"), "local", "start", self.store, name], env={**self.env, **(env or {})},
+        done = subprocess.run([self.beside(program, "craton-chunkd"), "local", "start", self.store, name], env={**self.env, **(env or {})},
                               capture_output=True, check=False, timeout=60)
         if done.returncode:
             raise Failure(f"{program} does not start: {done.stderr.decode(errors='replace')}")

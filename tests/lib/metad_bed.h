@@ -45,6 +45,7 @@ struct metad_bed {
 	int status;
 	ProtobufCMessage *reply;
 	int fatal;
+	char fatal_text[ERR_TEXT_BYTES];
 	struct metad_bed_server servers[METAD_BED_SERVERS + 1];
 	struct token_key token_keys[2];
 	size_t token_key_count;
@@ -67,8 +68,8 @@ static inline void metad_bed_fatal(void *ctx, int code, const char *text)
 {
 	struct metad_bed *bed = ctx;
 
-	(void)text;
 	bed->fatal = code;
+	snprintf(bed->fatal_text, sizeof(bed->fatal_text), "%s", text);
 }
 
 static inline bool metad_bed_is_done(void *ctx)
@@ -188,34 +189,46 @@ static inline void metad_bed_init(struct metad_bed *bed)
 	};
 }
 
-/* The founders of a group, each on a host of its own, and one client. */
-static inline void metad_bed_open_group(struct metad_bed *beds, int count, struct sim *sim, uint16_t port)
+/* metad-N, on a host of its own; not started. */
+static inline void metad_bed_make(struct metad_bed *b, struct sim *sim, uint64_t number, uint16_t port)
+{
+	char name[16];
+
+	memset(b, 0, sizeof(*b));
+	snprintf(name, sizeof(name), "metad-%u", (unsigned)number);
+	b->sim = sim;
+	b->server_io = sim_host_add(sim, name, 256ull * METAD_BED_MIB);
+	strcpy(b->dir, "/metad");
+	ck_assert_int_eq(io_mkdir(b->server_io, b->dir, 0755), 0);
+	ck_assert_int_eq(io_sync_dir(b->server_io, "/"), 0);
+	metad_bed_init(b);
+	b->options.listen = sim_host_addr(b->server_io, port);
+	b->options.log_segment_bytes = METAD_BED_MIB;
+	b->options.group.id = number;
+}
+
+/* The founders of a group, and one client; not started. */
+static inline void metad_bed_make_group(struct metad_bed *beds, int count, struct sim *sim, uint16_t port)
 {
 	struct io *client;
 
-	for (int i = 0; i < count; i++) {
-		struct metad_bed *b = &beds[i];
-		char name[16];
-
-		memset(b, 0, sizeof(*b));
-		snprintf(name, sizeof(name), "metad-%d", i + 1);
-		b->sim = sim;
-		b->server_io = sim_host_add(sim, name, 256ull * METAD_BED_MIB);
-		strcpy(b->dir, "/metad");
-		ck_assert_int_eq(io_mkdir(b->server_io, b->dir, 0755), 0);
-		ck_assert_int_eq(io_sync_dir(b->server_io, "/"), 0);
-		metad_bed_init(b);
-		b->options.listen = sim_host_addr(b->server_io, port);
-		b->options.log_segment_bytes = METAD_BED_MIB;
-	}
+	for (int i = 0; i < count; i++)
+		metad_bed_make(&beds[i], sim, (uint64_t)i + 1, port);
 	client = sim_host_add(sim, "client", METAD_BED_MIB);
 	for (int i = 0; i < count; i++) {
 		beds[i].client_io = client;
-		beds[i].options.group = (struct metad_group){.id = (uint64_t)i + 1, .members.count = (uint32_t)count, .found = true};
+		beds[i].options.group.found = true;
+		beds[i].options.group.members.count = (uint32_t)count;
 		for (int j = 0; j < count; j++)
 			beds[i].options.group.members.addrs[j] = beds[j].options.listen;
-		metad_bed_start(&beds[i]);
 	}
+}
+
+static inline void metad_bed_open_group(struct metad_bed *beds, int count, struct sim *sim, uint16_t port)
+{
+	metad_bed_make_group(beds, count, sim, port);
+	for (int i = 0; i < count; i++)
+		metad_bed_start(&beds[i]);
 }
 
 static inline void metad_bed_open_sim(struct metad_bed *bed, uint64_t seed)

@@ -13,6 +13,25 @@ static struct ledger_view view_of(uint32_t count)
 	return view;
 }
 
+/* All of them, whoever votes; what is not known of one is not taken for granted. */
+START_TEST(test_what_all_support)
+{
+	struct ledger_view view = view_of(4);
+
+	ck_assert_uint_eq(ledger_supported(&view), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		view.members[i].supports = 9;
+	ck_assert_uint_eq(ledger_supported(&view), 9);
+	view.members[3].voter = false;
+	view.members[3].supports = 8;
+	ck_assert_uint_eq(ledger_supported(&view), 8);
+	view.members[3].supports = 0;
+	ck_assert_uint_eq(ledger_supported(&view), 0);
+	view.count = 0;
+	ck_assert_uint_eq(ledger_supported(&view), 0);
+}
+END_TEST
+
 START_TEST(test_who_votes_now)
 {
 	struct ledger_view view = view_of(4);
@@ -90,4 +109,4 @@ START_TEST(test_who_takes_over)
 }
 END_TEST
 
-UNIT_MAIN("ledger_members", test_who_votes_now, test_who_may_go, test_who_may_vote, test_who_takes_over)
+UNIT_MAIN("ledger_members", test_what_all_support, test_who_votes_now, test_who_may_go, test_who_may_vote, test_who_takes_over)

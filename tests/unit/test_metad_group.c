@@ -1,161 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store of three metads in the simulator: who leads serves, what was acknowledged outlives it, and takes effect once. */
-#include "common/base/crc32c.h"
-#include "metad/core.h"
 #include "metad/raft_codec.h"
-#include "tests/lib/metad_bed.h"
-#include "tests/lib/no_leaks.h"
-#include "tests/lib/unit.h"
-
-enum { METADS = 3, PORT = 7000 };
-static const uint64_t s_ns = 1000000000;
-
-static struct metad_bed beds[METADS];
-static struct sim *sim;
-
-/* ---- the group ---- */
-
-static bool is_up(const struct metad_bed *b)
-{
-	return b->md && sim_host_is_up(b->server_io);
-}
-
-static struct metad_bed *leader(void)
-{
-	struct metad_bed *found = NULL;
-
-	for (int i = 0; i < METADS; i++)
-		if (is_up(&beds[i]) && beds[i].md->ready && (!found || beds[i].md->role.term > found->md->role.term))
-			found = &beds[i];
-	return found;
-}
-
-static bool has_leader(void *ctx)
-{
-	(void)ctx;
-	return leader() != NULL;
-}
-
-static struct metad_bed *wait_leader(void)
-{
-	ck_assert(sim_run(sim, has_leader, NULL, sim_now_ns(sim) + 60 * s_ns));
-	return leader();
-}
-
-static const struct metad_bed *not_leader_bed; /* of is_other_leader */
-
-static bool is_other_leader(void *ctx)
-{
-	struct metad_bed *b = leader();
-
-	(void)ctx;
-	return b && b != not_leader_bed;
-}
-
-static struct metad_bed *wait_other_leader(const struct metad_bed *than)
-{
-	not_leader_bed = than;
-	ck_assert(sim_run(sim, is_other_leader, NULL, sim_now_ns(sim) + 60 * s_ns));
-	return leader();
-}
-
-static struct metad_bed *follower(void)
-{
-	struct metad_bed *b = wait_leader();
-
-	return b == &beds[0] ? &beds[1] : &beds[0];
-}
-
-static void open_group(uint64_t seed)
-{
-	sim = sim_new(&(struct sim_options){.seed = seed});
-	metad_bed_open_group(beds, METADS, sim, PORT);
-}
-
-static void close_group(void)
-{
-	for (int i = 0; i < METADS; i++) {
-		struct metad_bed *b = &beds[i];
-
-		ck_assert_int_eq(b->fatal, 0);
-		metad_bed_free_reply(b);
-		if (is_up(b))
-			metad_bed_stop(b);
-		rpc_peer_close(b->peer, metad_bed_set_done, b);
-		metad_bed_wait(b);
-	}
-	sim_free(sim);
-}
-
-static void crash(struct metad_bed *b)
-{
-	sim_host_crash(b->server_io);
-	b->md = NULL;
-}
-
-static void restart(struct metad_bed *b)
-{
-	sim_host_restart(b->server_io);
-	metad_bed_start(b);
-}
-
-static void cut_off(struct metad_bed *b, bool cut)
-{
-	for (int i = 0; i < METADS; i++)
-		if (&beds[i] != b)
-			(cut ? sim_cut : sim_heal)(b->server_io, beds[i].server_io);
-}
-
-/* ---- tables ---- */
-
-/* Of what commands write; what follows from it (the reverse index) is so far as the last commit. */
-static uint32_t digest(struct metad_bed *b)
-{
-	struct kv_scan scan;
-	uint32_t crc = 0;
-
-	for (kv_seek(b->md->state.kv, &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
-		if (scan.key.data[0] == STATE_TABLE_DISK_BLOCK)
-			continue;
-		crc = crc32c_extend(crc, scan.key.data, scan.key.len);
-		crc = crc32c_extend(crc, scan.value.data, scan.value.len);
-	}
-	kv_scan_end(&scan);
-	return crc;
-}
-
-static bool are_equal(void *ctx)
-{
-	(void)ctx;
-	for (int i = 0; i < METADS; i++)
-		if (!is_up(&beds[i]) || !beds[i].md->state.kv || ledger_applied(beds[i].md->ledger) != ledger_applied(beds[0].md->ledger))
-			return false;
-	return true;
-}
-
-static void check_equal(void)
-{
-	ck_assert(sim_run(sim, are_equal, NULL, sim_now_ns(sim) + 60 * s_ns));
-	for (int i = 1; i < METADS; i++)
-		ck_assert_uint_eq(digest(&beds[i]), digest(&beds[0]));
-}
-
-/* ---- calls ---- */
-
-static int mkdir_as(struct metad_bed *b, Craton__RequestId *id, const char *path)
-{
-	Craton__MkdirRequest req = CRATON__MKDIR_REQUEST__INIT;
-
-	req.parent = INODE_ROOT;
-	req.path = bed_text(path);
-	req.id = id;
-	return bed_call(b, &rpc_metad_mkdir, &req.base);
-}
-
-static int lookup(struct metad_bed *b, const char *path)
-{
-	return bed_lookup_path(b, path, strlen(path));
-}
+#include "tests/lib/metad_group.h"
 
 struct hinted {
 	struct rpc_call call;
@@ -268,35 +114,6 @@ START_TEST(test_deposed_leader_serves_no_old_rows)
 	}
 }
 END_TEST
-
-struct pending {
-	struct rpc_call call;
-	Craton__MkdirRequest req;
-	Craton__RequestId id;
-	bool done;
-	int status;
-};
-
-static void pending_done(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
-{
-	struct pending *p = CONTAINER_OF(call, struct pending, call);
-
-	(void)msg, (void)payload_len;
-	p->done = true;
-	p->status = status;
-}
-
-static void start_call(struct metad_bed *b, struct pending *p, const struct rpc_method *method, const ProtobufCMessage *request)
-{
-	p->call = (struct rpc_call){
-		.method = method, .request = request, .deadline_ns = io_clock_ns(b->client_io) + 60 * s_ns, .done = pending_done};
-	rpc_call_start(b->peer, &p->call);
-}
-
-static bool is_answered(void *ctx)
-{
-	return ((struct pending *)ctx)->done;
-}
 
 static bool is_logged(void *ctx)
 {
@@ -711,47 +528,12 @@ END_TEST
 
 /* ---- changes of the group ---- */
 
-enum { TRANSFER = 1, ADD = 3, REMOVE = 4 }; /* as enum cr_meta_action */
-
-struct asked {
-	struct pending p;
-	Craton__MembersRequest req;
-	char word[IO_ADDR_TEXT_BYTES];
-};
-
-static void start_action(struct metad_bed *b, struct asked *a, uint32_t action, const char *word)
-{
-	*a = (struct asked){0};
-	craton__members_request__init(&a->req);
-	snprintf(a->word, sizeof(a->word), "%s", word);
-	a->req.action = action;
-	a->req.member = a->word;
-	start_call(b, &a->p, &rpc_metad_members, &a->req.base);
-}
-
-static int act(struct metad_bed *b, uint32_t action, const char *word)
-{
-	struct asked a;
-
-	start_action(b, &a, action, word);
-	ck_assert(sim_run(sim, is_answered, &a.p, sim_now_ns(sim) + 10 * s_ns));
-	return a.p.status;
-}
-
 static struct metad_bed *third(const struct metad_bed *b, const struct metad_bed *other)
 {
 	for (int i = 0; i < METADS; i++)
 		if (&beds[i] != b && &beds[i] != other)
 			return &beds[i];
 	ck_abort();
-}
-
-static const char *number(const struct metad_bed *b)
-{
-	static char text[24];
-
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)b->options.group.id);
-	return text;
 }
 
 /* It is heard of for three seconds after its death; without another one the group would have no majority until it is back. */

@@ -197,19 +197,23 @@ START_TEST(test_invitations_and_knocks)
 	ck_assert_mem_eq(b->out.nonce, b->in.nonce, RAFT_NONCE_BYTES);
 
 	/* An answer is one to this invitation, and says yes or no. */
-	raft_codec_sign_answer(&b->codec, &b->out, 0, b->in.nonce, first);
-	raft_codec_sign_answer(&b->codec, &b->out, ERR_AGAIN, b->in.nonce, second);
+	raft_codec_sign_answer(&b->codec, &b->out, 0, b->in.nonce, 6, first);
+	raft_codec_sign_answer(&b->codec, &b->out, ERR_AGAIN, b->in.nonce, 6, second);
 	ck_assert_mem_ne(first, second, HMAC_BYTES);
-	raft_codec_sign_answer(&b->codec, &b->in, 0, b->in.nonce, second);
+	raft_codec_sign_answer(&b->codec, &b->in, 0, b->in.nonce, 6, second);
 	ck_assert_mem_eq(first, second, HMAC_BYTES);
+	raft_codec_sign_answer(&b->codec, &b->in, 0, b->in.nonce, 0, second); /* as an older build does */
+	ck_assert_mem_ne(first, second, HMAC_BYTES);
 	b->in.challenge[15] = 1;
-	raft_codec_sign_answer(&b->codec, &b->in, 0, b->in.nonce, second);
+	raft_codec_sign_answer(&b->codec, &b->in, 0, b->in.nonce, 6, second);
 	ck_assert_mem_ne(first, second, HMAC_BYTES);
 
 	b->in.kind = RAFT_LETTER_KNOCK;
 	b->in.place[0] = 4;
+	b->in.supports = UINT16_MAX;
 	pack(b);
 	ck_assert_int_eq(unpack(b), 0);
+	ck_assert_uint_eq(b->out.supports, UINT16_MAX);
 	ck_assert_int_eq(b->out.kind, RAFT_LETTER_KNOCK);
 	ck_assert_mem_eq(b->out.place, b->in.place, RAFT_PLACE_BYTES);
 	bed_free(b);

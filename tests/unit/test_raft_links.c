@@ -7,6 +7,7 @@
 #include "common/io/io_sim.h"
 #include "common/rpc/methods.h"
 #include "metad/raft_links.h"
+#include "metad/state/cmd.h"
 #include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
 
@@ -14,6 +15,7 @@ enum { NODES = 3, PORT = 7000, ENTRY_BYTES = 3000 };
 static const uint64_t ms_ns = 1000000;
 static const struct uuid cluster = {{'g', 'r', 'o', 'u', 'p'}}, another = {{'o', 't', 'h', 'e', 'r'}};
 static const uint8_t secret[32] = {1}, wrong_secret[32] = {2};
+static uint16_t supports; /* of those that are opened from here on; 0: they are of builds that do not say it */
 static const struct raft_config members = {
 	.index = 1, .count = NODES, .members = {{.id = 1, .voter = true}, {.id = 2, .voter = true}, {.id = 3, .voter = true}}, .last_id = NODES};
 
@@ -113,7 +115,7 @@ static void node_open(struct node *n)
 	static const struct rpc_handler handlers[] = {{.method = &rpc_metad_raft, .handle = on_raft}, {.method = NULL}};
 	const struct rpc_server_options server = {
 		.listen = sim_host_addr(n->host, PORT), .self = self_of(&cluster, n->id), .handlers = handlers, .ctx = n};
-	const struct raft_links_options links = {.self = self_of(&cluster, n->id), .id = n->id, .secret = secret};
+	const struct raft_links_options links = {.self = self_of(&cluster, n->id), .id = n->id, .supports = supports, .secret = secret};
 	const struct replica_options options = {
 		.raft = {.id = n->id,
 			.heartbeat_ms = 50,
@@ -434,7 +436,7 @@ static int on_invited(void *ctx, bool now)
 static void on_letter(void *ctx, struct rpc_req *req)
 {
 	static uint8_t nonce[RAFT_NONCE_BYTES], mac[HMAC_BYTES];
-	Craton__RaftReply lie = {PROTOBUF_C_MESSAGE_INIT(&craton__raft_reply__descriptor), {sizeof(nonce), nonce}, {sizeof(mac), mac}};
+	Craton__RaftReply lie = {PROTOBUF_C_MESSAGE_INIT(&craton__raft_reply__descriptor), {sizeof(nonce), nonce}, {sizeof(mac), mac}, 0};
 	struct waiting *w = ctx;
 	size_t len = protobuf_c_message_get_packed_size(req->msg);
 	uint8_t *bytes = mem_alloc(len);
@@ -452,14 +454,18 @@ static void on_letter(void *ctx, struct rpc_req *req)
 
 static struct raft_links *waiting_links(struct io *host, struct waiting *w)
 {
-	const struct raft_links_options options = {.self = self_of(&cluster, 4), .id = 4, .secret = secret, .invited = on_invited, .ctx = w};
+	const struct raft_links_options options = {
+		.self = self_of(&cluster, 4), .id = 4, .supports = supports, .secret = secret, .invited = on_invited, .ctx = w};
 
 	return raft_links_new(host, &options);
 }
 
-static void on_answer(void *ctx, int status)
+static uint16_t answered_supports;
+
+static void on_answer(void *ctx, int status, uint16_t its)
 {
 	*(int *)ctx = status;
+	answered_supports = its;
 }
 
 static int invite(struct bed *b, const struct io_addr *addr)
@@ -515,4 +521,59 @@ START_TEST(test_invitation)
 }
 END_TEST
 
-UNIT_MAIN("raft_links", test_group, test_snapshot, test_strangers, test_bounds, test_invitation)
+/* Who is invited says what his build supports to who says it himself; others are understood as they were. */
+START_TEST(test_invitation_of_another_build)
+{
+	static const struct rpc_handler handlers[] = {{.method = &rpc_metad_raft, .handle = on_letter}, {.method = NULL}};
+	static const uint16_t builds[][3] = {{9, 8, 8}, {9, 0, STATE_CLUSTER_UNSAID}, {0, 8, STATE_CLUSTER_UNSAID}, {0, 0, STATE_CLUSTER_UNSAID}};
+
+	for (size_t i = 0; i < ARRAY_COUNT(builds); i++) {
+		struct waiting w = {0};
+		struct rpc_server_options options = {.self = self_of(&cluster, 4), .handlers = handlers, .ctx = &w};
+		struct rpc_server *server;
+		struct io *host;
+		struct err err;
+		struct bed *b;
+
+		supports = builds[i][0];
+		b = bed_new(6 + i, 64 << 20);
+		host = sim_host_add(b->sim, "r4", 1 << 20);
+		supports = builds[i][1];
+		w.links = waiting_links(host, &w);
+		options.listen = sim_host_addr(host, PORT);
+		ck_assert_int_eq(rpc_server_open(host, &options, &server, &err), 0);
+		ck_assert_int_eq(invite(b, &options.listen), 0);
+		ck_assert_int_eq(w.joined, 1);
+		ck_assert_uint_eq(answered_supports, builds[i][2]);
+		bed_free(b);
+	}
+	supports = 0;
+}
+END_TEST
+
+/* What a member's build supports its letters say, each anew; of one that has been silent it is not known any more. */
+START_TEST(test_what_builds_support)
+{
+	struct node *l, *other;
+	struct bed *b;
+
+	supports = 7;
+	b = bed_new(10, 64 << 20);
+	l = elected(b);
+	other = &b->nodes[l->id % NODES];
+	settle(b);
+	ck_assert_uint_eq(raft_links_supports(l->links, other->id), 7);
+	ck_assert_uint_eq(raft_links_supports(l->links, 9), 0);
+	node_crash(other);
+	sim_run(b->sim, NULL, NULL, sim_now_ns(b->sim) + 2 * LINK_HEARD_MS * ms_ns);
+	ck_assert_uint_eq(raft_links_supports(l->links, other->id), 0);
+	supports = 0;
+	settle(b);
+	ck_assert_ptr_eq(leader(b), l);
+	ck_assert_uint_eq(raft_links_supports(l->links, other->id), STATE_CLUSTER_UNSAID);
+	bed_free(b);
+}
+END_TEST
+
+UNIT_MAIN("raft_links", test_group, test_snapshot, test_strangers, test_bounds, test_invitation, test_invitation_of_another_build,
+	test_what_builds_support)

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* metad_group: a store of several metads in the simulator, for tests: who leads, cuts and crashes, and whether their tables are equal. */
+#ifndef TESTS_LIB_METAD_GROUP_H
+#define TESTS_LIB_METAD_GROUP_H
+
+#include "common/base/crc32c.h"
+#include "metad/core.h"
+#include "tests/lib/metad_bed.h"
+#include "tests/lib/no_leaks.h"
+#include "tests/lib/unit.h"
+
+enum { METADS = 3, METADS_MAX = 5, PORT = 7000 };
+static const uint64_t s_ns = 1000000000;
+
+static struct metad_bed beds[METADS_MAX];
+static int bed_count; /* METADS founders, and those that were added */
+static struct sim *sim;
+
+/* ---- the group ---- */
+
+static inline bool is_up(const struct metad_bed *b)
+{
+	return b->md && sim_host_is_up(b->server_io);
+}
+
+static inline struct metad_bed *leader(void)
+{
+	struct metad_bed *found = NULL;
+
+	for (int i = 0; i < bed_count; i++)
+		if (is_up(&beds[i]) && beds[i].md->ready && (!found || beds[i].md->role.term > found->md->role.term))
+			found = &beds[i];
+	return found;
+}
+
+static inline bool has_leader(void *ctx)
+{
+	(void)ctx;
+	return leader() != NULL;
+}
+
+static inline struct metad_bed *wait_leader(void)
+{
+	struct metad_bed *b;
+
+	ck_assert(sim_run(sim, has_leader, NULL, sim_now_ns(sim) + 60 * s_ns));
+	b = leader();
+	ck_assert_ptr_nonnull(b);
+	return b;
+}
+
+static const struct metad_bed *not_leader_bed; /* of is_other_leader */
+
+static inline bool is_other_leader(void *ctx)
+{
+	struct metad_bed *b = leader();
+
+	(void)ctx;
+	return b && b != not_leader_bed;
+}
+
+static inline struct metad_bed *wait_other_leader(const struct metad_bed *than)
+{
+	struct metad_bed *b;
+
+	not_leader_bed = than;
+	ck_assert(sim_run(sim, is_other_leader, NULL, sim_now_ns(sim) + 60 * s_ns));
+	b = leader();
+	ck_assert_ptr_nonnull(b);
+	return b;
+}
+
+static inline struct metad_bed *follower(void)
+{
+	struct metad_bed *b = wait_leader();
+
+	return b == &beds[0] ? &beds[1] : &beds[0];
+}
+
+static inline void open_group(uint64_t seed)
+{
+	sim = sim_new(&(struct sim_options){.seed = seed});
+	bed_count = METADS;
+	metad_bed_open_group(beds, METADS, sim, PORT);
+}
+
+static inline void close_group(void)
+{
+	for (int i = 0; i < bed_count; i++) {
+		struct metad_bed *b = &beds[i];
+
+		ck_assert_int_eq(b->fatal, 0);
+		metad_bed_free_reply(b);
+		if (is_up(b))
+			metad_bed_stop(b);
+		rpc_peer_close(b->peer, metad_bed_set_done, b);
+		metad_bed_wait(b);
+	}
+	sim_free(sim);
+}
+
+static inline void crash(struct metad_bed *b)
+{
+	sim_host_crash(b->server_io);
+	b->md = NULL;
+}
+
+static inline void restart(struct metad_bed *b)
+{
+	sim_host_restart(b->server_io);
+	metad_bed_start(b);
+}
+
+static inline void cut_off(struct metad_bed *b, bool cut)
+{
+	for (int i = 0; i < bed_count; i++)
+		if (&beds[i] != b)
+			(cut ? sim_cut : sim_heal)(b->server_io, beds[i].server_io);
+}
+
+/* ---- tables ---- */
+
+/* Of what commands write; what follows from it (the reverse index) is so far as the last commit. */
+static inline uint32_t digest(struct metad_bed *b)
+{
+	struct kv_scan scan;
+	uint32_t crc = 0;
+
+	for (kv_seek(b->md->state.kv, &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+		if (scan.key.data[0] == STATE_TABLE_DISK_BLOCK)
+			continue;
+		crc = crc32c_extend(crc, scan.key.data, scan.key.len);
+		crc = crc32c_extend(crc, scan.value.data, scan.value.len);
+	}
+	kv_scan_end(&scan);
+	return crc;
+}
+
+static inline bool are_equal(void *ctx)
+{
+	(void)ctx;
+	for (int i = 0; i < bed_count; i++)
+		if (!is_up(&beds[i]) || !beds[i].md->state.kv || ledger_applied(beds[i].md->ledger) != ledger_applied(beds[0].md->ledger))
+			return false;
+	return true;
+}
+
+static inline void check_equal(void)
+{
+	ck_assert(sim_run(sim, are_equal, NULL, sim_now_ns(sim) + 60 * s_ns));
+	for (int i = 1; i < bed_count; i++)
+		ck_assert_uint_eq(digest(&beds[i]), digest(&beds[0]));
+}
+
+/* ---- calls ---- */
+
+static inline int mkdir_as(struct metad_bed *b, Craton__RequestId *id, const char *path)
+{
+	Craton__MkdirRequest req = CRATON__MKDIR_REQUEST__INIT;
+
+	req.parent = INODE_ROOT;
+	req.path = bed_text(path);
+	req.id = id;
+	return bed_call(b, &rpc_metad_mkdir, &req.base);
+}
+
+static inline int lookup(struct metad_bed *b, const char *path)
+{
+	return bed_lookup_path(b, path, strlen(path));
+}
+
+/* ---- calls that take their time ---- */
+
+struct pending {
+	struct rpc_call call;
+	Craton__MkdirRequest req;
+	Craton__RequestId id;
+	bool done;
+	int status;
+};
+
+static inline void pending_done(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
+{
+	struct pending *p = CONTAINER_OF(call, struct pending, call);
+
+	(void)msg, (void)payload_len;
+	p->done = true;
+	p->status = status;
+}
+
+static inline void start_call(struct metad_bed *b, struct pending *p, const struct rpc_method *method, const ProtobufCMessage *request)
+{
+	p->call = (struct rpc_call){
+		.method = method, .request = request, .deadline_ns = io_clock_ns(b->client_io) + 60 * s_ns, .done = pending_done};
+	rpc_call_start(b->peer, &p->call);
+}
+
+static inline bool is_answered(void *ctx)
+{
+	return ((struct pending *)ctx)->done;
+}
+
+/* ---- what operators ask for ---- */
+
+enum { TRANSFER = 1, ADD = 3, REMOVE = 4 }; /* as enum cr_meta_action */
+
+struct asked {
+	struct pending p;
+	Craton__MembersRequest req;
+	char word[IO_ADDR_TEXT_BYTES];
+};
+
+static inline void start_action(struct metad_bed *b, struct asked *a, uint32_t action, const char *word)
+{
+	*a = (struct asked){0};
+	craton__members_request__init(&a->req);
+	snprintf(a->word, sizeof(a->word), "%s", word);
+	a->req.action = action;
+	a->req.member = a->word;
+	start_call(b, &a->p, &rpc_metad_members, &a->req.base);
+}
+
+static inline int act(struct metad_bed *b, uint32_t action, const char *word)
+{
+	struct asked a;
+
+	start_action(b, &a, action, word);
+	ck_assert(sim_run(sim, is_answered, &a.p, sim_now_ns(sim) + 10 * s_ns));
+	return a.p.status;
+}
+
+static inline const char *number(const struct metad_bed *b)
+{
+	static char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)b->options.group.id);
+	return text;
+}
+
+#endif
