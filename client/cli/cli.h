@@ -28,6 +28,7 @@ struct cli {
 	bool no_hello;           /* likewise */
 	struct cr_store *store;  /* after cli_connect */
 	bool away;               /* it did not answer (cli_fail_store): who has more to ask leaves it */
+	uint32_t silences;       /* files in a row that failed as if it did not (transfer.h) */
 	bool full;               /* it refused something for want of room (cli_fail_store), or who gets something has none: so would it the next */
 	const char **words;
 	int word_count;

@@ -25,9 +25,20 @@ int transfer_end(const struct cli *cli, const struct transfer_totals *t)
 	return t->failed ? CLI_FAILED : CLI_OK;
 }
 
-static void note_silence(struct cli *cli, uint64_t since_ms)
+/* Those after a late one may be early: the library asks servers that fell silent no more. */
+static void note_failure(struct cli *cli, uint64_t since_ms)
 {
-	cli->away |= process_clock_ms() - since_ms >= (cli->timeout_ms ? cli->timeout_ms : TRANSFER_SILENT_MS);
+	bool late = process_clock_ms() - since_ms >= (cli->timeout_ms ? cli->timeout_ms : TRANSFER_SILENT_MS);
+
+	if (late || cli->silences)
+		cli->away |= ++cli->silences >= TRANSFER_SILENCES;
+}
+
+static int copied(struct cli *cli, int exit_code)
+{
+	if (exit_code == CLI_OK)
+		cli->silences = 0;
+	return exit_code;
 }
 
 enum { PIECE_BYTES = 4 << 20, PIECES = 4 };
@@ -58,7 +69,7 @@ int transfer_in(struct cli *cli, int fd, const char *local_name, const char *pat
 		r = (int)cr_pwrite(file, buf, (size_t)n, offset);
 		if (r < 0) {
 			exit_code = cli_fail_store(cli, r);
-			note_silence(cli, asked_ms);
+			note_failure(cli, asked_ms);
 			break;
 		}
 		offset += (uint64_t)n;
@@ -73,9 +84,9 @@ int transfer_in(struct cli *cli, int fd, const char *local_name, const char *pat
 	r = cr_close(file);
 	if (r < 0) {
 		exit_code = cli_fail_store(cli, r);
-		note_silence(cli, asked_ms);
+		note_failure(cli, asked_ms);
 	}
-	return exit_code;
+	return copied(cli, exit_code);
 }
 
 /* A ring of reads in flight, written out in order. */
@@ -142,7 +153,7 @@ static int copy_out(struct cli *cli, struct cr_file *file, uint64_t size, int fd
 			continue;
 		if (x->op.result < 0) {
 			cli->away |= cli_is_away((int)x->op.result);
-			note_silence(cli, asked_ms);
+			note_failure(cli, asked_ms);
 			exit_code = cli_fail(cli, "%s", x->op.error);
 		} else if ((size_t)x->op.result != x->len) {
 			exit_code = cli_fail(cli, "the file became shorter while it was read; try again");
@@ -184,5 +195,5 @@ int transfer_out(struct cli *cli, const char *path, int fd, const char *local_na
 	r = cr_close(file);
 	if (r < 0 && exit_code == CLI_OK)
 		exit_code = cli_fail_store(cli, r);
-	return exit_code;
+	return copied(cli, exit_code);
 }

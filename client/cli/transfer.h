@@ -3,8 +3,8 @@
  * transfer: whole files between local file descriptors and the store. Both directions keep the library busy while the local side is read or
  * written. Failures are reported through cli_fail and give its exit code; a failed upload leaves nothing visible, a failed download no file.
  * After one the next file is tried, unless cli_gives_up: the store does not answer, or there is no more room where they are copied to. A failure
- * that came TRANSFER_SILENT_MS (or the time that --timeout gives) after the last bytes is one of a store that does not answer, whatever it
- * is called: the chunk servers of a block may be silent to us alone, and each file would cost that time again.
+ * that came TRANSFER_SILENT_MS (or the time that --timeout gives) after the last bytes may be one of a store that does not answer, whatever it
+ * is called, or of a block that is lost while others are whole: TRANSFER_SILENCES in a row, nothing copied in between, are the former.
  */
 #ifndef CLIENT_CLI_TRANSFER_H
 #define CLIENT_CLI_TRANSFER_H
@@ -12,7 +12,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/progress.h"
 
-enum { TRANSFER_SILENT_MS = 5000 };
+enum { TRANSFER_SILENT_MS = 5000, TRANSFER_SILENCES = 3 };
 
 struct transfer_totals {
 	uint64_t files, bytes, failed; /* failed: files, and directories that cannot be made or read; each has been named */
