@@ -129,7 +129,8 @@ bool metad__refuse_growth(struct metad *md, struct rpc_req *req, const Craton__R
 {
 	if (!kv_is_full(md->state.kv) || was_answered(md, id))
 		return false;
-	rpc_reply_status(req, ERR_META_FULL);
+	if (!metad__ask_first(md, req))
+		rpc_reply_status(req, ERR_META_FULL);
 	return true;
 }
 

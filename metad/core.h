@@ -278,6 +278,7 @@ struct metad {
 	bool asking;
 	struct ledger_confirm confirm;
 	struct rpc_req *admitted; /* is being given to its handler */
+	struct rpc_req *unasked;  /* a change that is being handled before the group was asked */
 
 	uint64_t base_ms, base_ns; /* state time was base_ms when the loop's clock was base_ns */
 	uint64_t tick_ms;          /* of the last tick command */
@@ -333,6 +334,13 @@ void metad__drive_timer(struct metad *md);
 /* lead.c */
 /* True: the request was taken (kept until it may be served, or refused, as another leads or nothing is served any more). */
 bool metad__gate(struct metad *md, struct rpc_req *req);
+/*
+ * Likewise for a change, which goes through the log: that its entry is committed says as well who leads. Only a refusal that rests on rows must not
+ * be told before the group was asked.
+ */
+bool metad__gate_change(struct metad *md, struct rpc_req *req);
+/* Before such a refusal. True: the request waits until the group was asked, then its handler is called again. */
+bool metad__ask_first(struct metad *md, struct rpc_req *req);
 /* Of a state that is not formatted yet. */
 uint16_t metad__first_version(const struct metad *md);
 /* Of who leads a group: raises the cluster version when all members support more. */

@@ -67,7 +67,7 @@ void metad__create(void *ctx, struct rpc_req *req)
 	const Craton__CreateRequest *msg = (const Craton__CreateRequest *)req->msg;
 	int code;
 
-	if (metad__gate(md, req) || metad__refuse_growth(md, req, msg->id))
+	if (metad__gate_change(md, req) || metad__refuse_growth(md, req, msg->id))
 		return;
 	code = state_path_check(metad__slice(&msg->path));
 	if (code) {
@@ -207,7 +207,7 @@ void metad__commit(void *ctx, struct rpc_req *req)
 	const Craton__CommitRequest *msg = (const Craton__CommitRequest *)req->msg;
 	struct state_cmd_commit *cmd = &md->cmd.commit;
 
-	if (metad__gate(md, req) || ((msg->n_blocks || msg->tail.len) && metad__refuse_growth(md, req, msg->id)))
+	if (metad__gate_change(md, req) || ((msg->n_blocks || msg->tail.len) && metad__refuse_growth(md, req, msg->id)))
 		return;
 	if (msg->n_blocks > LIMIT_COMMIT_BLOCKS) {
 		rpc_reply_status(req, ERR_MSGSIZE);
@@ -243,7 +243,7 @@ void metad__abort(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__AbortRequest *msg = (const Craton__AbortRequest *)req->msg;
 
-	if (metad__gate(md, req))
+	if (metad__gate_change(md, req))
 		return;
 	md->cmd.type = STATE_CMD_ABORT;
 	md->cmd.abort = (struct state_cmd_abort){.inode = msg->inode, .epoch = msg->epoch};

@@ -9,7 +9,7 @@ void metad__link(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__LinkRequest *msg = (const Craton__LinkRequest *)req->msg;
 
-	if (metad__gate(md, req) || metad__refuse_growth(md, req, msg->id) || !metad__path_good(req, &msg->from_path) ||
+	if (metad__gate_change(md, req) || metad__refuse_growth(md, req, msg->id) || !metad__path_good(req, &msg->from_path) ||
 		!metad__path_good(req, &msg->to_path))
 		return;
 	md->cmd.type = STATE_CMD_LINK;
@@ -26,7 +26,7 @@ void metad__symlink(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__SymlinkRequest *msg = (const Craton__SymlinkRequest *)req->msg;
 
-	if (metad__gate(md, req) || metad__refuse_growth(md, req, msg->id) || !metad__path_good(req, &msg->path))
+	if (metad__gate_change(md, req) || metad__refuse_growth(md, req, msg->id) || !metad__path_good(req, &msg->path))
 		return;
 	if (msg->target.len >= LIMIT_PATH_BYTES) {
 		rpc_reply_status(req, ERR_NAMETOOLONG);
@@ -70,7 +70,7 @@ void metad__truncate(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__TruncateRequest *msg = (const Craton__TruncateRequest *)req->msg;
 
-	if (metad__gate(md, req) || !metad__path_good(req, &msg->path))
+	if (metad__gate_change(md, req) || !metad__path_good(req, &msg->path))
 		return;
 	md->cmd.type = STATE_CMD_TRUNCATE;
 	md->cmd.truncate = (struct state_cmd_truncate){
@@ -93,7 +93,7 @@ void metad__xattr_set(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__XattrSetRequest *msg = (const Craton__XattrSetRequest *)req->msg;
 
-	if (metad__gate(md, req) || metad__refuse_growth(md, req, msg->id) || !metad__path_good(req, &msg->path) ||
+	if (metad__gate_change(md, req) || metad__refuse_growth(md, req, msg->id) || !metad__path_good(req, &msg->path) ||
 		!name_good(req, &msg->name))
 		return;
 	if (msg->value.len > LIMIT_XATTR_BYTES || msg->flags > STATE_XATTR_REPLACE) {
@@ -116,7 +116,7 @@ void metad__xattr_remove(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__XattrRequest *msg = (const Craton__XattrRequest *)req->msg;
 
-	if (metad__gate(md, req) || !metad__path_good(req, &msg->path) ||
+	if (metad__gate_change(md, req) || !metad__path_good(req, &msg->path) ||
 		!name_good(req, &msg->name))
 		return;
 	md->cmd.type = STATE_CMD_XATTR_REMOVE;

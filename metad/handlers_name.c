@@ -133,7 +133,7 @@ void metad__mkdir(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__MkdirRequest *msg = (const Craton__MkdirRequest *)req->msg;
 
-	if (metad__gate(md, req) || metad__refuse_growth(md, req, msg->id) || !metad__path_good(req, &msg->path))
+	if (metad__gate_change(md, req) || metad__refuse_growth(md, req, msg->id) || !metad__path_good(req, &msg->path))
 		return;
 	md->cmd.type = STATE_CMD_MKDIR;
 	md->cmd.mkdir = (struct state_cmd_mkdir){
@@ -152,7 +152,7 @@ void metad__remove(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__RemoveRequest *msg = (const Craton__RemoveRequest *)req->msg;
 
-	if (metad__gate(md, req) || !metad__path_good(req, &msg->path))
+	if (metad__gate_change(md, req) || !metad__path_good(req, &msg->path))
 		return;
 	md->cmd.type = STATE_CMD_REMOVE;
 	md->cmd.remove = (struct state_cmd_remove){
@@ -168,7 +168,7 @@ void metad__rename(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__RenameRequest *msg = (const Craton__RenameRequest *)req->msg;
 
-	if (metad__gate(md, req) || !metad__path_good(req, &msg->from_path) || !metad__path_good(req, &msg->to_path))
+	if (metad__gate_change(md, req) || !metad__path_good(req, &msg->from_path) || !metad__path_good(req, &msg->to_path))
 		return;
 	md->cmd.type = STATE_CMD_RENAME;
 	md->cmd.rename = (struct state_cmd_rename){
@@ -185,7 +185,7 @@ void metad__setattr(void *ctx, struct rpc_req *req)
 	struct metad *md = metad__of(ctx);
 	const Craton__SetattrRequest *msg = (const Craton__SetattrRequest *)req->msg;
 
-	if (metad__gate(md, req) || !metad__path_good(req, &msg->path))
+	if (metad__gate_change(md, req) || !metad__path_good(req, &msg->path))
 		return;
 	md->cmd.type = STATE_CMD_SETATTR;
 	md->cmd.setattr = (struct state_cmd_setattr){
@@ -254,7 +254,7 @@ void metad__policy(void *ctx, struct rpc_req *req)
 	struct state_path at = metad__path(msg->parent, &msg->path);
 	struct state_policy policy = policy_of(md, msg->policy);
 
-	if (metad__gate(md, req) || !metad__path_good(req, &msg->path))
+	if ((msg->set ? metad__gate_change(md, req) : metad__gate(md, req)) || !metad__path_good(req, &msg->path))
 		return;
 	if (!msg->set) {
 		get_policy(md, req, &at);

@@ -7,7 +7,7 @@
  *
  * One log leads from its start to its end. In a group a request is served after the leader has asked the others whether it leads still, once for
  * all that have come meanwhile: what its rows say is then all that was acknowledged before the request came, by whichever leader. Others refuse, and
- * say who leads.
+ * say who leads. A change need not wait for that: nobody else can lead if its entry is committed, and what apply answers is answered after that.
  *
  * The cluster version of a group rises while it serves, when every member, learners too, has said within the last seconds that its build supports
  * more: who is not heard may come back as the build that it was. A new group begins at what all builds support that know groups, as who founds it
@@ -92,6 +92,7 @@ static void ask(struct metad *md)
 
 bool metad__gate(struct metad *md, struct rpc_req *req)
 {
+	md->unasked = NULL;
 	if (md->failed || md->stopping) {
 		rpc_reply_status(req, ERR_STOPPED);
 		return true;
@@ -107,6 +108,19 @@ bool metad__gate(struct metad *md, struct rpc_req *req)
 	metad__wait(&md->gate, req);
 	ask(md);
 	return true;
+}
+
+bool metad__gate_change(struct metad *md, struct rpc_req *req)
+{
+	if (md->admitted == req || !md->ready || md->failed || md->stopping || !md->options.group.id)
+		return metad__gate(md, req);
+	md->unasked = req;
+	return false;
+}
+
+bool metad__ask_first(struct metad *md, struct rpc_req *req)
+{
+	return md->unasked == req && metad__gate(md, req);
 }
 
 /* ---- beginning ---- */

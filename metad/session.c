@@ -77,29 +77,31 @@ static int check_session(struct metad *md, uint64_t id, uint64_t secret)
 {
 	const struct state_session *session = state_session_at(&md->state, id);
 
-	if (!session) {
-		md->sessions.lost++;
+	if (!session)
 		return ERR_SESSION_LOST;
-	}
-	if (session->secret != secret) {
-		md->sessions.forged++;
+	if (session->secret != secret)
 		return ERR_PERM;
-	}
 	heard_of(md, id)->at_ns = io_now_ns(md->io);
 	return 0;
+}
+
+/* A refusal that is told, or 0. */
+static int counted(struct metad *md, int code)
+{
+	md->sessions.lost += code == ERR_SESSION_LOST;
+	md->sessions.forged += code == ERR_PERM;
+	md->sessions.out_of_window += code == ERR_RANGE;
+	return code;
 }
 
 bool metad__session_good(struct metad *md, struct rpc_req *req, const Craton__RequestId *id)
 {
 	int code = id ? check_session(md, id->session, id->secret) : ERR_INVAL;
 
-	if (!code && (id->unanswered == 0 || id->unanswered > id->number ||
-			     id->number - id->unanswered >= STATE_WINDOW)) {
-		md->sessions.out_of_window++;
+	if (!code && (id->unanswered == 0 || id->unanswered > id->number || id->number - id->unanswered >= STATE_WINDOW))
 		code = ERR_RANGE;
-	}
-	if (code)
-		rpc_reply_status(req, code);
+	if (code && !metad__ask_first(md, req))
+		rpc_reply_status(req, counted(md, code));
 	return code == 0;
 }
 
@@ -158,7 +160,7 @@ void metad__session_renew(void *ctx, struct rpc_req *req)
 		return;
 	}
 	if (msg->session) /* without one: a client that only reads */
-		status = check_session(md, msg->session, msg->secret);
+		status = counted(md, check_session(md, msg->session, msg->secret));
 	for (size_t i = 0; i < msg->n_open_inodes && !status; i++)
 		hold(md, msg->open_inodes[i], now_ms + LIMIT_SESSION_MS);
 	reply.state_time_ms = now_ms;
@@ -229,7 +231,7 @@ void metad__session_close(void *ctx, struct rpc_req *req)
 
 	if (metad__gate(md, req))
 		return;
-	code = check_session(md, msg->session, msg->secret);
+	code = counted(md, check_session(md, msg->session, msg->secret));
 	if (code) {
 		rpc_reply_status(req, code);
 		return;

@@ -115,6 +115,31 @@ START_TEST(test_deposed_leader_serves_no_old_rows)
 }
 END_TEST
 
+/* Nor does it refuse changes by its old rows: the session began at the next one. */
+START_TEST(test_deposed_leader_refuses_no_session)
+{
+	struct metad_bed *old, *next;
+	Craton__RequestId id;
+	int status;
+
+	for (uint64_t seed = 20; seed < 30; seed++) {
+		open_group(seed);
+		old = wait_leader();
+		cut_off(old, true);
+		next = wait_other_leader(old);
+		ck_assert_int_eq(bed_open_session(next, &id), 0);
+		id.number = id.unanswered = 1;
+		status = mkdir_as(old, &id, "new");
+		ck_assert_msg(status != ERR_SESSION_LOST && status != ERR_PERM, "an old leader has refused a session that it does not know");
+		ck_assert_int_eq(mkdir_as(next, &id, "new"), 0);
+		cut_off(old, false);
+		metad_bed_silence(old, 3000);
+		check_equal();
+		close_group();
+	}
+}
+END_TEST
+
 static bool is_logged(void *ctx)
 {
 	struct list *entries = &((struct metad_bed *)ctx)->md->ledger->entries;
@@ -721,6 +746,6 @@ START_TEST(test_one_host_gets_another_address)
 END_TEST
 
 UNIT_MAIN("metad_group", test_example, test_followers_refuse_and_say_who_leads, test_deposed_leader_serves_no_old_rows,
-	test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories,
+	test_deposed_leader_refuses_no_session, test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories,
 	test_removal_next_to_one_just_dead, test_what_is_asked_again, test_address_written_otherwise, test_who_knows_of_no_leader,
 	test_list_in_another_order, test_hosts_get_other_addresses, test_one_host_gets_another_address)
