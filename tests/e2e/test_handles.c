@@ -94,16 +94,6 @@ static int must_be_ok(const struct cr_chunk_info *c, void *user)
 	return c->state == CR_CHUNK_OK ? 0 : -EIO;
 }
 
-static int must_bear_two(const struct cr_chunk_info *c, void *user)
-{
-	(void)user;
-	return c->crowded || c->margin < 2;
-}
-
-/*
- * Until any two servers may go. On a loaded machine one may be late, or silent, for a moment, and its chunk is then with another one or comes
- * later: that is as it should be, but not what this test is about.
- */
 static void write_big(struct cr_store *store, const uint8_t *big)
 {
 	time_t end = time(NULL) + 60;
@@ -116,7 +106,7 @@ static void write_big(struct cr_store *store, const uint8_t *big)
 		if (cr_pwrite(f, big, BIG_BYTES, 0) != BIG_BYTES)
 			FAIL("pwrite: %s", cr_error());
 		OK(cr_close(f));
-	} while (cr_inspect(store, "/big", 0, must_bear_two, NULL) != 0);
+	} while (!store_bears_two(store, "/big"));
 }
 
 /* Writers that hold all memory and do not go on must not keep others from theirs. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "client/craton.h"
 #include "tests/lib/store.h"
@@ -193,6 +194,28 @@ static void put_all(struct cr_store *store)
 	}
 }
 
+/* Again, those that are not spread over all servers. */
+static void spread_all(struct cr_store *store)
+{
+	time_t end = time(NULL) + 60;
+	char path[64];
+
+	for (int i = 0; i < SIZES; i++) {
+		name_of(path, "sync", sizes[i]);
+		while (sizes[i] && !store_bears_two(store, path)) {
+			if (time(NULL) > end)
+				FAIL("%s could not be spread over all servers", path);
+			put_in_pieces(store, path, sizes[i], 777777, 0);
+		}
+		name_of(path, "async", sizes[i]);
+		while (sizes[i] && !store_bears_two(store, path)) {
+			if (time(NULL) > end)
+				FAIL("%s could not be spread over all servers", path);
+			put_async(store, path, sizes[i]);
+		}
+	}
+}
+
 /* ---- looking inside, damage ---- */
 
 struct damage {
@@ -353,6 +376,7 @@ int main(void)
 		FAIL("write with a gap: %s", cr_error());
 	cr_abort(f);
 
+	spread_all(store);
 	store_kill_chunkd(&s, 2, SIGKILL);
 	get_all(store, "one server killed");
 	put_in_pieces(store, "/sync/f16777217", (16 << 20) + 1, 1 << 20, 0);

@@ -253,6 +253,21 @@ void store_wait_up(struct store *s, int servers)
 	die("%d servers are up instead of %d", up, servers);
 }
 
+static int must_bear_two(const struct cr_chunk_info *c, void *user)
+{
+	(void)user;
+	return c->crowded || c->margin < 2;
+}
+
+int store_bears_two(struct cr_store *store, const char *path)
+{
+	int r = cr_inspect(store, path, 0, must_bear_two, NULL);
+
+	if (r < 0)
+		die("inspect %s: %s", path, cr_error());
+	return r == 0;
+}
+
 void store_up(struct store *s, int chunkd_count, const char *capacity)
 {
 	char path[320], text[400];

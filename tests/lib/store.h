@@ -30,4 +30,11 @@ void store_kill_metad(struct store *s, int signal);
 /* Waits until `craton status` would count so many servers as up. */
 void store_wait_up(struct store *s, int servers);
 
+struct cr_store;
+/*
+ * Any two servers may go, and the file of six chunks a block is whole. On a loaded machine one may be late, or silent, for a moment, and its chunk is then
+ * with another one or comes later: that is as it should be, but not what a test of lost servers is about, which writes such a file again.
+ */
+int store_bears_two(struct cr_store *store, const char *path);
+
 #endif
