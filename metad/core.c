@@ -373,14 +373,18 @@ static int open_ledger(struct metad *md, struct err *err)
 		.ctx = md,
 	};
 	int code = restore_check_dir(md->io, md->dir, err);
+	bool converts = false;
 
 	if (!code)
 		code = check_direct(md, &o.buffered, err);
+	if (!code)
+		code = ledger_converts(md->io, &o, &converts, err);
+	if (!code && converts)
+		code = metad__convert(md, &o, err);
 	return code ? code : ledger_open(md->io, &o, &md->ledger, err);
 }
 
-/* What the ledger holds must be this cluster's. */
-static int check_state(struct metad *md, struct err *err)
+int metad__check_state(struct metad *md, struct err *err)
 {
 	char ours[UUID_TEXT_BYTES], theirs[UUID_TEXT_BYTES];
 
@@ -430,7 +434,7 @@ int metad_start(struct io *io, const struct metad_options *options, struct metad
 		metad_free(md);
 		return code;
 	}
-	code = check_state(md, err);
+	code = metad__check_state(md, err);
 	if (!code)
 		code = metad__metrics_open(md, err);
 	if (!code)

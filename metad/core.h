@@ -330,6 +330,12 @@ struct rpc_req *metad__unwait(struct list *list); /* NULL: none left */
 void metad__maybe_stopped(struct metad *md);
 uint64_t metad__now_ms(const struct metad *md);
 void metad__drive_timer(struct metad *md);
+/* What the ledger holds must be this cluster's. */
+int metad__check_state(struct metad *md, struct err *err);
+
+/* convert.c */
+/* Of a directory for which ledger_converts says so: it is a group's when this returns 0, and only then. Then the ledger is opened as that. */
+int metad__convert(struct metad *md, const struct ledger_options *options, struct err *err);
 
 /* lead.c */
 /* True: the request was taken (kept until it may be served, or refused, as another leads or nothing is served any more). */

@@ -7,6 +7,7 @@
 #include "common/base/mem.h"
 #include "metad/core.h"
 #include "metad/raft_links.h"
+#include "metad/replica/founding.h"
 
 static int on_journal_apply(
 	void *ctx, struct kv *kv, uint64_t index, struct slice data, struct journal_entry *entry, struct err *err)
@@ -86,11 +87,58 @@ static int check_dir(const struct ledger *l, struct err *err)
 			"%s holds a replica of a group of metads: start it with --replica and the number that it had", dir);
 	if (l->group.id && alone)
 		return err_set(err, ERR_INVAL,
-			"%s holds the metadata of a store with one metad, which cannot become one of a group: name this one alone in the "
-			"configuration", dir);
+			"%s holds the metadata of a store with one metad: with --replica 1 --found, and its address alone in `metad`, it becomes the first "
+			"of a group (docs/groups.md); without --replica it goes on as it is", dir);
 	if (l->group.id && !log && !l->group.found && !l->group.join)
 		return ledger__no_replica(dir, err);
 	return 0;
+}
+
+/* ---- one log becomes a group's ---- */
+
+int ledger_converts(struct io *io, const struct ledger_options *o, bool *ret_converts, struct err *err)
+{
+	struct founding founding;
+	int rc;
+
+	*ret_converts = false;
+	if (o->group->id != FOUNDING_REPLICA || !o->group->found || o->group->members.count != 1)
+		return 0;
+	rc = founding_read(io, o->dir, &founding, err);
+	if (rc != ERR_NOENT)
+		return rc; /* it was decided already */
+	return holds(io, o->dir, "kv", ret_converts, err);
+}
+
+int ledger_decide_group(struct ledger *l, const char *dir, uint32_t restores, struct err *err)
+{
+	struct founding founding = {.cluster = l->options.cluster, .replica = FOUNDING_REPLICA, .last_id = founding_last_id(restores), .dir = dir};
+	int rc = journal_settle(l->journal, err);
+
+	founding.index = journal_applied_index(l->journal) + 1;
+	return rc ? rc : founding_decide(l->io, &founding, err);
+}
+
+/* What was decided is done before anything else is looked at. */
+static int finish_founding(const struct ledger *l, struct err *err)
+{
+	const struct ledger_options *o = &l->options;
+	struct founding founding;
+	int rc = founding_read(l->io, o->dir, &founding, err);
+
+	if (rc)
+		return rc == ERR_NOENT ? 0 : rc;
+	if (l->group.id != founding.replica)
+		return err_set(err, ERR_INVAL, "%s holds the first replica of a group of metads: start it with --replica %llu", o->dir,
+			(unsigned long long)founding.replica);
+	if (!uuid_equal(&founding.cluster, &o->cluster))
+		return err_set(err, ERR_WRONG_CLUSTER, "%s holds the metadata of another cluster than the configuration says: use the right one of both",
+			o->dir);
+	founding.dir = o->dir;
+	founding.backend = o->backend;
+	founding.log_segment_bytes = o->segment_bytes;
+	founding.buffered = o->buffered;
+	return founding_finish(l->io, &founding, err);
 }
 
 /* ---- life ---- */
@@ -113,7 +161,9 @@ int ledger_open(struct io *io, const struct ledger_options *options, struct ledg
 	l->options.group = &l->group;
 	list_init(&l->entries);
 	list_init(&l->changes);
-	rc = check_dir(l, err);
+	rc = finish_founding(l, err);
+	if (!rc)
+		rc = check_dir(l, err);
 	if (!rc)
 		rc = l->group.id ? ledger__group_open(l, err) : open_journal(l, err);
 	l->options.dir = NULL; /* the caller's, only until we return */

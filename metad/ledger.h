@@ -71,6 +71,13 @@ struct ledger_options {
 	void *ctx;
 };
 
+/*
+ * Does `dir` hold one log that becomes a group's by these options (group.found, of replica 1, which is the only one that they name)? Then it is opened as
+ * one log first, looked at, and decided by ledger_decide_group; what is left to do ledger_open does, of a group.
+ */
+int ledger_converts(struct io *io, const struct ledger_options *options, bool *ret_converts, struct err *err);
+/* Of one log that was not started; only ledger_abandon comes after it. restores: of the state. 0: it never is one log again. */
+int ledger_decide_group(struct ledger *ledger, const char *dir, uint32_t restores, struct err *err);
 /* Replays one log synchronously. ERR_INVAL: what is in `dir` is the other kind of ledger. */
 int ledger_open(struct io *io, const struct ledger_options *options, struct ledger **ret_ledger, struct err *err);
 void ledger_start(struct ledger *ledger);

@@ -331,7 +331,7 @@ int ledger__group_open(struct ledger *l, struct err *err)
 	rc = replica_open(l->io, &o, &l->replica, err);
 	if (rc)
 		return rc;
-	if (l->group.found && replica_last_index(l->replica) > 1) {
+	if (l->group.found && replica_was_led(l->replica)) {
 		replica_abandon(l->replica);
 		return err_set(err, ERR_EXIST, "%s holds a replica already: start it without --found, which would make it anew if it lost its directory", l->options.dir);
 	}

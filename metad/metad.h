@@ -21,7 +21,8 @@ struct metad_group {
 	uint64_t id; /* of this one; 0: it is the only one, and keeps one log */
 	struct rpc_addrs members; /* where each founder listens, if the log does not say it */
 	/* Makes its directory if there is nothing in it: of a new store, once in the life of the replica. One whose disk was lost may not come back
-	 * like that: it has forgotten what it voted and acknowledged. */
+	 * like that: it has forgotten what it voted and acknowledged. Of replica 1, if it is the only founder: what one metad left in the directory
+	 * becomes the group's (metad/convert.c). */
 	bool found;
 	/* Likewise, but it waits until it is invited into a group that there is (`craton meta add`). One whose disk was lost waits in vain. */
 	bool join;

@@ -49,7 +49,8 @@ static const struct opt table[] = {
 		.type = OPT_FLAG,
 		OPTION(found),
 		.cli_only = true,
-		.help = "with --replica: of a new store, make what --dir does not hold yet; never after a loss of it"},
+		.help = "with --replica: of a new store, make what --dir does not hold yet; never after a loss of it. With --replica 1: a store with one "
+			"metad becomes a group"},
 	{.name = "join",
 		.type = OPT_FLAG,
 		OPTION(join),

@@ -249,7 +249,8 @@ static int adopt(struct local *local, const struct local *wanted, struct err *er
 		return err_set(err, ERR_EXIST, "this store was made with a capacity of %llu bytes a chunk server; leave --capacity out",
 		               (unsigned long long)local->capacity_bytes);
 	if (wanted->metad_count && wanted->metad_count != local->metad_count)
-		return err_set(err, ERR_EXIST, "this store was made with %llu metad; leave --metad out", (unsigned long long)local->metad_count);
+		return err_set(err, ERR_EXIST, "this store was made with %llu metad; leave --metad out; docs/groups.md says how a store gets more of them",
+		               (unsigned long long)local->metad_count);
 	if (wanted->chunkd_count && wanted->chunkd_count < local->chunkd_count)
 		return err_set(err, ERR_INVAL, "this store has %llu chunk servers; it can grow but not shrink", (unsigned long long)local->chunkd_count);
 	if (wanted->chunkd_count <= local->chunkd_count)
@@ -401,6 +402,21 @@ static int wait_for_port(uint16_t port)
 	return r;
 }
 
+static bool metad_has(const struct local *local, const char *name)
+{
+	char *path = mem_printf("%s/metad-1/%s", local->dir, name);
+	bool has = access(path, F_OK) == 0;
+
+	mem_free(path);
+	return has;
+}
+
+/* Also the one metad of a store may have become one of a group, whose others are not of this folder: docs/groups.md. */
+static bool is_group(const struct local *local)
+{
+	return local->metad_count > 1 || metad_has(local, "table-0") || metad_has(local, "founding");
+}
+
 int local_settle_port(struct local *local, uint64_t metad, struct err *err)
 {
 	char *path = mem_printf("%s/craton.conf", local->dir), *text = mem_alloc(CONF_BYTES), cluster[64] = "";
@@ -408,7 +424,7 @@ int local_settle_port(struct local *local, uint64_t metad, struct err *err)
 	bool is_free = wait_for_port(port) == ERR_OK;
 	int r = ERR_OK;
 
-	if (!is_free && local->metad_count > 1) {
+	if (!is_free && is_group(local)) {
 		r = err_set(err, ERR_ADDRINUSE, "port %u of 127.0.0.1, of metad-%llu, is used by another program: end that, the other metads know no other",
 		            port, (unsigned long long)metad + 1);
 	} else if (!is_free) {
@@ -456,7 +472,7 @@ static int start_metad(const struct local *local, const char *name, uint64_t met
 	char *dir = mem_printf("%s/%s", local->dir, name), *listen = mem_printf("127.0.0.1:%llu", (unsigned long long)local->metad_ports[metad]);
 	char *replica = mem_printf("%llu", (unsigned long long)metad + 1);
 	char *argv[] = {program, "-c", conf, "--name", (char *)name, "--dir", dir, "--listen", listen, "--metrics", "127.0.0.1:0",
-	                "--policy", (char *)local->policy, /* a list ends at NULL */ local->metad_count > 1 ? "--replica" : NULL, replica, found ? "--found" : NULL, NULL};
+	                "--policy", (char *)local->policy, /* a list ends at NULL */ is_group(local) ? "--replica" : NULL, replica, found ? "--found" : NULL, NULL};
 	int r = program ? process_start(local->dir, name, argv, err)
 	                : err_set(err, ERR_NOENT, "craton-metad is neither beside craton nor in PATH; install it with: make install");
 

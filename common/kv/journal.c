@@ -187,6 +187,11 @@ void journal_abandon(struct journal *journal)
 	mem_free(journal);
 }
 
+int journal_settle(struct journal *journal, struct err *err)
+{
+	return kv_settle_all(journal->kv, err);
+}
+
 /* ---- entries ---- */
 
 static void append_done(struct wal_append *append, int code)

@@ -37,6 +37,8 @@ int journal_open(struct io *io, const struct journal_options *options, struct jo
 
 /* For a start that failed elsewhere, before the loop runs: frees at once and commits nothing. */
 void journal_abandon(struct journal *journal);
+/* Likewise before the loop runs: the table holds all of the log durably, and does without it. */
+int journal_settle(struct journal *journal, struct err *err);
 
 struct journal_entry {
 	struct wal_append append; /* append.data is set by the caller; the rest is private */

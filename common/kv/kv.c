@@ -330,15 +330,22 @@ static void run_hook(struct io_turn_hook *hook)
 		finish(kv);
 }
 
-int kv_settle(struct kv *kv, struct err *err)
+static int commit_now(struct kv *kv, bool sync, struct err *err)
 {
-	if (memtable_bytes(kv->active) < kv->freeze_bytes)
-		return 0;
-	CHECK(!kv->commit_running);
-	freeze(kv, false);
+	freeze(kv, sync);
 	commit_run(&kv->commit_op);
 	take_over(kv);
 	return kv->failed ? err_set(err, kv->failed, "%s", kv->fatal_text) : 0;
+}
+
+int kv_settle(struct kv *kv, struct err *err)
+{
+	return memtable_bytes(kv->active) < kv->freeze_bytes ? 0 : commit_now(kv, false, err);
+}
+
+int kv_settle_all(struct kv *kv, struct err *err)
+{
+	return commit_now(kv, true, err);
 }
 
 void kv_flush(struct kv *kv, void (*done)(void *ctx, int code), void *ctx)

@@ -84,6 +84,8 @@ void kv_applied(struct kv *kv, uint64_t index);
  * grown by freeze_bytes; so that the log may be longer than memory. Ends scans and values.
  */
 int kv_settle(struct kv *kv, struct err *err);
+/* Likewise, whatever there is, and durably: the backing store is then all that is needed. */
+int kv_settle_all(struct kv *kv, struct err *err);
 
 /*
  * 0, or the error that on_fatal was or is about to be told. Where it is not 0, results of scans since the last look are

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/mem.h"
+#include "metad/replica/founding.h"
 
 _Static_assert(sizeof(struct wal_run) == sizeof(struct raft_run), "the log's runs are the core's");
 
@@ -149,7 +150,7 @@ static void found_saved(struct wal_save *save, int code)
 
 	r->saving = false;
 	if (code == 0 && !r->closing)
-		replica__append(r, entry_new(1, config, body_encode_config(&r->found, config), slice_of(NULL, 0)));
+		replica__append(r, entry_new(FOUNDING_TERM, config, body_encode_config(&r->found, config), slice_of(NULL, 0)));
 	replica__kick(r);
 }
 
@@ -158,7 +159,7 @@ static int check_unused(const struct replica *r, struct err *err)
 {
 	uint64_t term = wal_meta(r->wal)->term;
 
-	if (term > 1)
+	if (term > FOUNDING_TERM)
 		return err_set(err, ERR_INVAL,
 			"%s: the log has taken part in a group up to term %" PRIu64
 			": no other can be founded with it",
@@ -170,7 +171,7 @@ static void found(struct replica *r)
 {
 	r->config = r->found;
 	r->saving = true;
-	r->save = (struct wal_save){.term = 1, .vote = wal_meta(r->wal)->vote, .done = found_saved};
+	r->save = (struct wal_save){.term = FOUNDING_TERM, .vote = wal_meta(r->wal)->vote, .done = found_saved};
 	wal_save(r->wal, &r->save);
 }
 
@@ -329,9 +330,9 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 	return 0;
 }
 
-uint64_t replica_last_index(const struct replica *r)
+bool replica_was_led(const struct replica *r)
 {
-	return wal_index_last(wal_index(r->wal));
+	return wal_index_last_term(wal_index(r->wal)) > FOUNDING_TERM;
 }
 
 bool replica_is_blank(const struct replica *r)

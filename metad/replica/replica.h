@@ -114,8 +114,8 @@ struct replica;
  * founded has taken part in a group, or an option is out of its bounds.
  */
 int replica_open(struct io *io, const struct replica_options *options, struct replica **ret_replica, struct err *err);
-/* Of the newest entry of its log; 0: there is none. */
-uint64_t replica_last_index(const struct replica *replica);
+/* Its log has an entry of a leader: those of its founding are of term 1, which nobody leads in. */
+bool replica_was_led(const struct replica *replica);
 /* Of one that was not started: it neither founds a group nor has it ever said anything in one. */
 bool replica_is_blank(const struct replica *r);
 /* Takes part in the group: a founder writes its first entry. */

@@ -10,7 +10,7 @@
 #include "common/base/mem.h"
 #include "metad/replica/body.h"
 
-enum { MARK_MAGIC = 0x4d535243 /* "CRSM" */, MARK_VERSION = 1, MARK_BYTES = 20, GROUP_BYTES_MAX = 8 + BODY_CONFIG_BYTES_MAX };
+enum { MARK_MAGIC = 0x4d535243 /* "CRSM" */, MARK_VERSION = 1, MARK_BYTES = 20 };
 
 struct table {
 	struct io *io;
@@ -80,7 +80,7 @@ static int mark_read(struct io *io, const char *dir, uint32_t slot, uint64_t *re
 
 struct clearing {
 	struct io *io;
-	const char *dir; /* of the table */
+	const char *dir;
 };
 
 static int remove_file(void *ctx, const char *name)
@@ -93,21 +93,26 @@ static int remove_file(void *ctx, const char *name)
 	return io_unlink(c->io, path);
 }
 
+int table_remove_files(struct io *io, const char *path, struct err *err)
+{
+	struct clearing c = {io, path};
+	int rc = io_list_dir(io, path, remove_file, &c);
+
+	return rc ? err_set(err, rc, "%s: cannot empty: %s", path, err_text(rc)) : 0;
+}
+
 int table_clear(struct io *io, const char *dir, uint32_t slot, struct err *err)
 {
 	char path[TABLE_PATH_BYTES], mark[TABLE_PATH_BYTES];
-	struct clearing c = {io, path};
 	int rc;
 
 	table_path(dir, slot, "", path);
 	table_path(dir, slot, "snapshot", mark);
 	/* Not synced: a mark counts only if it names the base of the log, and who writes another one syncs the directory behind it. */
 	rc = io_unlink(io, mark);
-	if (rc == ERR_NOENT)
-		rc = 0;
-	if (!rc)
-		rc = io_list_dir(io, path, remove_file, &c);
-	return rc ? err_set(err, rc, "%s: cannot empty: %s", path, err_text(rc)) : 0;
+	if (rc && rc != ERR_NOENT)
+		return err_set(err, rc, "%s: cannot remove: %s", mark, err_text(rc));
+	return table_remove_files(io, path, err);
 }
 
 static int make_dirs(struct io *io, const char *dir, struct err *err)
@@ -148,18 +153,24 @@ int table_group_decode(struct slice value, struct raft_config *ret_config)
 	return 0;
 }
 
+uint32_t table_group_encode(const struct raft_config *config, uint8_t out[TABLE_GROUP_BYTES_MAX])
+{
+	struct wcursor w;
+
+	wcursor_init(&w, out, 8);
+	wcursor_u64(&w, config->index);
+	return 8 + body_encode_config(config, out + 8);
+}
+
 void table_applied_entry(struct table *table, uint64_t index, const struct raft_config *config)
 {
 	CHECK(index == table->applied + 1);
 	if (config) {
-		uint8_t bytes[GROUP_BYTES_MAX];
-		struct wcursor w;
+		uint8_t bytes[TABLE_GROUP_BYTES_MAX];
 
 		CHECK(config->index == index);
-		wcursor_init(&w, bytes, 8);
-		wcursor_u64(&w, index);
 		table->config = *config;
-		kv_put(table->kv, table_group_key(), slice_of(bytes, 8 + body_encode_config(config, bytes + 8)));
+		kv_put(table->kv, table_group_key(), slice_of(bytes, table_group_encode(config, bytes)));
 	}
 	table->applied = index;
 	kv_applied(table->kv, index);

@@ -6,6 +6,7 @@
  *     DIR/log        the log; its slots say behind which snapshot it begins: wal_meta()->base_index, 0 for none
  *     DIR/table-0    a table; without a file `snapshot`: from the group's first entry on
  *     DIR/table-1    another one; `snapshot` (docs/FORMATS.md) says which snapshot it was made of, and that all of it is there
+ *     DIR/founding   only while it is made of the directory of one metad (founding.h)
  *
  * Which of the two counts is said by the log's slots alone: the one that was made of the snapshot that the log begins behind. So one write
  * switches log and table together, and a crash leaves the old ones or the new ones.
@@ -25,8 +26,9 @@
 #include "common/io/io.h"
 #include "common/kv/kv.h"
 #include "metad/raft/raft.h"
+#include "metad/replica/body.h"
 
-enum { TABLE_COUNT = 2, TABLE_PATH_BYTES = 4096 + 64 };
+enum { TABLE_COUNT = 2, TABLE_PATH_BYTES = 4096 + 64, TABLE_GROUP_BYTES_MAX = 8 + BODY_CONFIG_BYTES_MAX };
 
 struct table_options {
 	const char *dir;      /* of the replica; exists */
@@ -59,6 +61,7 @@ void table_applied_entry(struct table *table, uint64_t index, const struct raft_
 
 /* The row of TABLE_GROUP_KEY. ERR_CORRUPT. */
 struct slice table_group_key(void);
+uint32_t table_group_encode(const struct raft_config *config, uint8_t out[TABLE_GROUP_BYTES_MAX]);
 int table_group_decode(struct slice value, struct raft_config *ret_config);
 
 /* ---- directories and their files; blocking ---- */
@@ -68,5 +71,7 @@ void table_path(const char *dir, uint32_t slot, const char *name, char path[TABL
 int table_mark(struct io *io, const char *dir, uint32_t slot, uint64_t snapshot, struct err *err);
 /* All files of it go, its mark first. */
 int table_clear(struct io *io, const char *dir, uint32_t slot, struct err *err);
+/* Of any directory that has only files. */
+int table_remove_files(struct io *io, const char *path, struct err *err);
 
 #endif

@@ -438,7 +438,7 @@ START_TEST(test_directories)
 	metad_bed_stop(b);
 	b->options.group = group;
 	ck_assert_int_eq(metad_bed_try_start(b, &err), ERR_INVAL);
-	ck_assert_ptr_nonnull(strstr(err.text, "cannot become one of a group"));
+	ck_assert_ptr_nonnull(strstr(err.text, "becomes the first of a group"));
 	close_group();
 }
 END_TEST

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""found: a store of one metad becomes a group and grows to three. What was written is there all along, and writes go on, also when the first
+metad is gone."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import members as group
+from group import check_all, put
+from localstore import LocalStore, build_dir, wait_until
+from members import check
+
+SIZES = [100, 1 << 20, (5 << 20) + 77]
+
+
+def metad_args(store, *more):
+    return [os.path.join(build_dir(), "craton-metad"), "-c", store.env["CRATON_CONF"], "--dir", os.path.join(store.store, "metad-1"), *more]
+
+
+def refused(args, code, says):
+    done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
+    check(done.returncode == code and says in done.stderr, f"{' '.join(args)}: exit {done.returncode}: {done.stderr}; it should say: {says}")
+
+
+def address_of(store):
+    return group.members(store)["replicas"][0]["address"]
+
+
+def convert(store):
+    address = address_of(store)
+    group.refused(store, "add", "127.0.0.1:1", says="docs/groups.md")
+    done = store.craton("local", "up", store.store, "--metad", "3", check=False)
+    check(done.returncode == 1 and b"docs/groups.md" in done.stderr, f"three metads for a store of one: {done.stderr}")
+    refused(metad_args(store, "--listen", "127.0.0.1:0", "--replica", "1", "--found"), 1, "another process uses it")
+    store.kill9("metad-1")
+    refused(metad_args(store, "--listen", address, "--replica", "1"), 2, "--replica 1 --found")
+    log = store.path("founding.log")
+    with open(log, "wb") as f, subprocess.Popen(metad_args(store, "--listen", address, "--name", "metad-1", "--replica", "1", "--found"),
+                                                stdin=subprocess.DEVNULL, stdout=f, stderr=f) as first:
+        try:
+            wait_until(lambda: first.poll() is None and b"leads=1" in open(log, "rb").read(), f"the first of the group to lead: {log}")
+        finally:
+            first.send_signal(signal.SIGKILL)
+    check(b"becomes-a-group" in open(log, "rb").read(), "its log says what it did")
+    refused(metad_args(store, "--listen", address), 2, "start it with --replica")
+    refused(metad_args(store, "--listen", address, "--replica", "1", "--found"), 1, "without --found")
+    store.start_one("metad-1")
+    wait_until(group.is_group(store, ["metad-1"]), "the first of the group to lead")
+    check(group.members(store)["next_id"] == 2, "the next one is the second")
+
+
+def grow(store, numbers):
+    joined = [group.Joiner(store, number) for number in numbers]
+    for joiner in joined:
+        group.change(store, "add", joiner.address)
+    wait_until(group.is_group(store, ["metad-1", *(f"metad-{n}" for n in numbers)]), "three metads to be level")
+    group.name_all(store)
+
+
+def go_on_without_the_first(store, files, rng, name):
+    store.kill9("metad-1")
+    files.append(put(store, rng, f"/{name}", 3 << 20))
+    check_all(store, files)
+
+
+def main():
+    rng = random.Random(4)
+    store = LocalStore()
+    files = [put(store, rng, f"/{size}", size) for size in SIZES]
+    convert(store)
+    check_all(store, files)
+    files.append(put(store, rng, "/of-one", 3 << 20))
+    grow(store, [2, 3])
+    go_on_without_the_first(store, files, rng, "of-two")
+    store.start_one("metad-1")
+    wait_until(group.is_group(store, ["metad-1", "metad-2", "metad-3"]), "three metads to be level again")
+    print(f"a store of one metad became a group of three: {len(files)} files")
+
+
+if __name__ == "__main__":
+    main()
