@@ -292,6 +292,14 @@ void disks_check(struct disks *d, uint32_t disk)
 	probe_start(s);
 }
 
+void disks_request_failed(struct disks *d, uint32_t disk, int status, uint64_t waited_ns)
+{
+	if (status == ERR_TIMEDOUT && waited_ns < PROBE_TIMEOUT_NS)
+		disks_check(d, disk);
+	else if (disks_is_failure(status))
+		disks_failed(d, disk);
+}
+
 void disks_succeeded(struct disks *d, uint32_t disk)
 {
 	const struct disks_disk *k = disks_get(d, disk);

@@ -75,6 +75,8 @@ uint32_t disks_domain(const struct disks *d, uint32_t disk);
 
 /* A request to this disk failed or succeeded. */
 void disks_failed(struct disks *d, uint32_t disk);
+/* Likewise, if disks_is_failure(status): one that ran out of time so soon after it was sent that this says little has its server asked instead. */
+void disks_request_failed(struct disks *d, uint32_t disk, int status, uint64_t waited_ns);
 void disks_succeeded(struct disks *d, uint32_t disk);
 /* It has not answered for a while: asks it, once a second at most, whether it is there; if not, it failed. */
 void disks_check(struct disks *d, uint32_t disk);

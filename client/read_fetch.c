@@ -175,8 +175,7 @@ static void fetch_done(struct rpc_call *call, int status, const ProtobufCMessage
 		if (status != ERR_CANCELED || lane->error == 0)
 			lane->error = status;
 		tell(f, status);
-		if (disks_is_failure(status))
-			disks_failed(disks, disk);
+		disks_request_failed(disks, disk, status, io_now_ns(j->args.client->io) - f->started_ns);
 		j->stale |= says_stale(status);
 	}
 	for (; f->next < f->count; f->next++)
@@ -247,8 +246,8 @@ static void lists_done(struct rpc_call *call, int status, const ProtobufCMessage
 	}
 	if (status == 0)
 		disks_succeeded(&j->args.client->disks, j->args.block->chunks[l->index].disk);
-	else if (disks_is_failure(status))
-		disks_failed(&j->args.client->disks, j->args.block->chunks[l->index].disk);
+	else
+		disks_request_failed(&j->args.client->disks, j->args.block->chunks[l->index].disk, status, io_now_ns(j->args.client->io) - l->started_ns);
 	j->lanes[l->index].list_busy = read_is_busy(status);
 	list_remove(&l->link);
 	mem_free(l);

@@ -395,6 +395,40 @@ START_TEST(test_a_get_of_busy_servers_that_fall_silent)
 }
 END_TEST
 
+/* The caller has no patience: that they did not answer in that time says nothing about servers. */
+START_TEST(test_a_get_without_time)
+{
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	size_t pos = 0;
+	uint64_t disk;
+	struct client_file *f;
+	void *value;
+
+	put(b, 0, 0);
+	b->op = (struct client_op){.path = "/f0", .flags = CR_READ};
+	run_op(b, 0, CLIENT_OPEN);
+	f = b->op.ret_file;
+	b->op = (struct client_op){.file = f, .buf = b->back, .len = 1};
+	run_op(b, 0, CLIENT_READ);
+	c->timeout_ns = CLUSTER_S / 2;
+	reach(b, CLUSTER_CHUNKD, 6, false);
+	b->op = (struct client_op){.file = f, .buf = b->back, .len = FILE_BYTES};
+	start_op(b, 0, CLIENT_READ);
+	until(b, is_done, b);
+	ck_assert_int_ne(b->op.err.code, 0);
+	reach(b, CLUSTER_CHUNKD, 6, true);
+	while (map_next(&c->disks.disks, &pos, &disk, &value))
+		ck_assert_msg(!disks_suspect(&c->disks, (uint32_t)disk), "disk %u is taken for silent", (unsigned)disk);
+	c->timeout_ns = 15 * CLUSTER_S;
+	b->op = (struct client_op){.file = f, .buf = b->back, .len = FILE_BYTES};
+	run_op(b, 0, CLIENT_READ);
+	b->op = (struct client_op){.file = f};
+	run_op(b, 0, CLIENT_CLOSE);
+	cluster_free(b->cluster);
+}
+END_TEST
+
 /* The node of the server that has chunk `index` of the file's only block. */
 static unsigned node_of_chunk(struct bed *b, unsigned number, unsigned index)
 {
@@ -958,7 +992,7 @@ START_TEST(test_a_slow_chunk_that_nobody_vouches_for)
 }
 END_TEST
 
-UNIT_MAIN("tails", test_no_room_is_no_failure, test_gets_with_silent_servers, test_lists_of_a_silent_server,
+UNIT_MAIN("tails", test_no_room_is_no_failure, test_a_get_without_time, test_gets_with_silent_servers, test_lists_of_a_silent_server,
 	test_a_starved_server_and_no_spare, test_a_gone_server_and_no_spare, test_a_server_falls_silent_amid_a_get, test_a_stalled_server_is_asked_seldom, test_a_get_of_servers_that_are_not_ready, test_a_get_of_busy_servers_that_fall_silent, test_silent_servers_and_no_fresh_domain, test_a_slow_chunk_that_nobody_vouches_for, test_puts_go_round_a_slow_disk,
 	test_gets_go_round_a_slow_disk, test_a_stalled_put_goes_to_a_fresh_domain,
 	test_a_stalled_put_leaves_a_chunk_and_adds_it, test_what_is_late_is_added_out_of_the_callers_memory,
