@@ -87,6 +87,7 @@ static int restore(struct metad_program *p, struct err *err)
 			.cluster = p->options.common.cluster_uuid,
 			.restores = (uint32_t)p->options.restores,
 			.force = p->options.force,
+			.replica = p->options.replica,
 			.backend = &kv_lmdb,
 			.log_segment_bytes = p->options.log_segment,
 			.done = on_ended,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "common/base/limits.h"
 #include "common/code/ec.h"
+#include "metad/replica/founding.h"
 #include "metad/state/state.h"
 
 #define OPTION(field) .offset = offsetof(struct metad_program_options, field)
@@ -61,7 +62,7 @@ static const struct opt table[] = {
 		OPTION(restore),
 		.cli_only = true,
 		.arg = "FILE",
-		.help = "make the metadata in an empty --dir from this backup, then exit"},
+		.help = "make the metadata in an empty --dir from this backup, then exit; with --replica 1 --found: as those of the first of a group"},
 	{.name = "restores",
 		.type = OPT_U64,
 		OPTION(restores),
@@ -94,7 +95,7 @@ const struct daemon_usage metad_usage = {
 	.program = "craton-metad",
 	.address = "127.0.0.1:7000",
 	.intro = "Usage: craton-metad --dir DIR -c craton.conf [OPTION ...]\n"
-		 "       craton-metad --restore FILE --dir DIR -c craton.conf\n"
+		 "       craton-metad --restore FILE [--replica 1 --found] --dir DIR -c craton.conf\n"
 		 "       craton-metad --force-config [--confirm WORD] --replica N --dir DIR -c craton.conf\n"
 		 "\n"
 		 "The metadata server of Craton: names, layouts, and the state of every disk.\n",
@@ -154,18 +155,32 @@ static int derive(struct metad_program_options *o, struct err *err)
 	return metad_check_options(&o->server, err);
 }
 
-/* What --restore needs, and the other one, too. */
-static int derive_restore(struct metad_program_options *o, struct io *io, struct err *err)
+/* What is done offline needs. */
+static int derive_offline(struct metad_program_options *o, struct io *io, struct err *err)
 {
 	int rc = daemon_options_load_cluster(&o->common, io, err);
 
 	return rc < 0 ? rc : daemon_options_require(&o->common, o->common.dir, "dir", " DIR", err);
 }
 
+static int derive_restore(struct metad_program_options *o, struct io *io, struct err *err)
+{
+	int rc = derive_offline(o, io, err);
+
+	if (rc < 0)
+		return rc;
+	if (o->join)
+		return err_set(err, ERR_INVAL, "--join waits to be given all metadata, --restore makes them: give one of them");
+	if ((o->replica != 0) != o->found || o->replica > FOUNDING_REPLICA)
+		return err_set(err, ERR_INVAL,
+			"--restore makes the metadata of a store with one metad or, with --replica 1 --found, those of the first of a new group: give both, or neither");
+	return 0;
+}
+
 /* What --force-config needs. */
 static int derive_force(struct metad_program_options *o, struct io *io, struct err *err)
 {
-	int rc = derive_restore(o, io, err);
+	int rc = derive_offline(o, io, err);
 
 	if (rc < 0)
 		return rc;

@@ -3,7 +3,8 @@
  *   read all of the backup, checking --> `restoring` --> rows into the table, in commits that all carry the backup's applied index
  *     --> a log that begins behind that index, with one entry: RESTORED (state/restore.c says what it changes) --> `restoring` goes
  *
- * The next start opens the table and applies that entry, as after any crash.
+ * The next start opens the table and applies that entry, as after any crash. Of a group the table has the group's row, too, and so holds one entry more,
+ * the configuration of this replica alone: RESTORED is durable on all of it, so whoever leads next, it alone, applies it.
  */
 #include "metad/restore.h"
 
@@ -15,6 +16,9 @@
 #include "common/code/backup.h"
 #include "common/kv/kv_backend.h"
 #include "common/kv/wal.h"
+#include "metad/replica/body.h"
+#include "metad/replica/founding.h"
+#include "metad/replica/table.h"
 #include "metad/state/state.h"
 
 enum { PATH_ROOM = 4096 + 64, COMMIT_BYTES = 16 << 20, ENTRY_BYTES = 256 };
@@ -29,6 +33,8 @@ struct restore {
 	struct backup_check check;
 	struct state_meta meta; /* of the backup, as is this: */
 	struct state_restore restored;
+	struct founding founding; /* of a group */
+	uint64_t applied;         /* that the table holds */
 	void *store; /* of the backend */
 	struct memtable *table;
 	struct wal *wal;
@@ -52,6 +58,11 @@ static void finish(struct restore *r)
 
 	if (code < 0)
 		snprintf(text, sizeof(text), "%s", r->err.text);
+	else if (o.replica)
+		snprintf(text, sizeof(text),
+			"restored %" PRIu64 " rows as of index %" PRIu64 " into %.200s, which is replica %" PRIu64
+			" of a new group: start it as that, then give it company; the next metad has number %" PRIu64 " (`--join`, `craton meta add`)",
+			r->check.rows, r->check.header.applied_index, r->dir, o.replica, r->founding.last_id + 1);
 	else
 		snprintf(text, sizeof(text), "restored %" PRIu64 " rows as of index %" PRIu64 " into %.400s", r->check.rows,
 			r->check.header.applied_index, r->dir);
@@ -159,7 +170,7 @@ static int count_name(void *ctx, const char *name)
 /* Other files (an address, a log of the daemon) may lie there; metadata may not. */
 static int check_empty(struct restore *r)
 {
-	static const char *const parts[] = {"log", "kv"};
+	static const char *const parts[] = {"log", "kv", "table-0", "table-1"};
 	char path[PATH_ROOM];
 	int files = 0, rc = restore_check_dir(r->io, r->dir, &r->err);
 
@@ -176,9 +187,14 @@ static int check_empty(struct restore *r)
 	return rc;
 }
 
+static const char *table_name(const struct restore *r)
+{
+	return r->o.replica ? "table-0" : "kv";
+}
+
 static int make_dirs(struct restore *r)
 {
-	static const char *const parts[] = {"log", "kv"};
+	const char *const parts[] = {"log", table_name(r)};
 	char path[PATH_ROOM];
 	int rc;
 
@@ -196,7 +212,7 @@ static int make_dirs(struct restore *r)
 
 static int commit(struct restore *r, bool sync)
 {
-	int rc = r->o.backend->commit(r->store, r->table, r->check.header.applied_index, sync, &r->err);
+	int rc = r->o.backend->commit(r->store, r->table, r->applied, sync, &r->err);
 
 	if (rc == 0)
 		rc = r->o.backend->renew(r->store, r->table, &r->err);
@@ -212,21 +228,37 @@ static int put_row(void *ctx, struct slice key, struct slice value)
 	return memtable_bytes(r->table) >= COMMIT_BYTES ? commit(r, false) : 0;
 }
 
+static void begin_group(struct restore *r)
+{
+	r->founding = (struct founding){.cluster = r->o.cluster,
+		.replica = r->o.replica,
+		.index = ++r->applied,
+		.last_id = founding_last_id(state_restore_next(&r->restored, r->o.restores)),
+		.dir = r->dir,
+		.backend = r->o.backend,
+		.log_segment_bytes = r->o.log_segment_bytes};
+}
+
 static int write_rows(struct restore *r)
 {
 	uint64_t applied;
 	char path[PATH_ROOM];
 	int rc;
 
-	make_path(r, "kv", path);
+	r->applied = r->check.header.applied_index;
+	if (r->o.replica)
+		begin_group(r);
+	make_path(r, table_name(r), path);
 	rc = r->o.backend->open(r->io, &(struct kv_options){.dir = path, .backend = r->o.backend}, &r->store, &applied, &r->err);
 	if (rc < 0)
 		return rc;
 	rc = read_backup(r, put_row);
+	if (rc == 0 && r->o.replica)
+		founding_put_row(&r->founding, r->table);
 	if (rc == 0)
 		rc = commit(r, true);
 	r->o.backend->close(r->store);
-	return rc;
+	return rc == 0 && r->o.replica ? table_mark(r->io, r->dir, 0, r->applied, &r->err) : rc;
 }
 
 /* ---- the log ---- */
@@ -293,7 +325,8 @@ static size_t make_entry(struct restore *r)
 	struct state_cmd *cmd = MEM_NEW(struct state_cmd);
 	struct wcursor w;
 
-	wcursor_init(&w, r->entry, sizeof(r->entry));
+	r->entry[0] = BODY_COMMANDS; /* of a group */
+	wcursor_init(&w, r->entry + 1, sizeof(r->entry) - 1);
 	wcursor_zeros(&w, STATE_ENTRY_HEADER_BYTES);
 	cmd->type = STATE_CMD_RAISE; /* the backup may be of an older build */
 	cmd->raise.version = STATE_CLUSTER_VERSION;
@@ -303,28 +336,39 @@ static size_t make_entry(struct restore *r)
 	cmd->restored.seen = r->o.restores;
 	state_cmd_encode(cmd, &w);
 	CHECK(!w.failed);
-	state_entry_encode(&header, r->entry);
+	state_entry_encode(&header, r->entry + 1);
 	mem_free(cmd);
 	return w.len;
 }
 
-static int begin_log(struct restore *r)
+static int open_log(struct restore *r)
 {
 	char path[PATH_ROOM];
-	int rc;
 
+	r->founding.buffered = is_buffered(r);
+	if (r->o.replica)
+		return founding_open_log(r->io, &r->founding, on_log_fatal, r, &r->wal, &r->err);
 	make_path(r, "log", path);
-	rc = wal_open(r->io,
+	return wal_open(r->io,
 		&(struct wal_options){.dir = path,
 			.segment_bytes = r->o.log_segment_bytes,
-			.first_index = r->check.header.applied_index + 1,
-			.buffered = is_buffered(r),
+			.first_index = r->applied + 1,
+			.buffered = r->founding.buffered,
 			.on_fatal = on_log_fatal,
 			.ctx = r},
-		r->check.header.applied_index + 1, no_entry, r, &r->wal, &r->err);
+		r->applied + 1, no_entry, r, &r->wal, &r->err);
+}
+
+static int begin_log(struct restore *r)
+{
+	int rc = open_log(r);
+	size_t len;
+
 	if (rc < 0)
 		return rc;
-	r->append.data = slice_of(r->entry, make_entry(r));
+	len = make_entry(r);
+	r->append.data = r->o.replica ? slice_of(r->entry, 1 + len) : slice_of(r->entry + 1, len);
+	r->append.term = FOUNDING_TERM;
 	r->append.done = on_appended;
 	wal_submit(r->wal, &r->append);
 	return 0;

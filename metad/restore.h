@@ -23,6 +23,7 @@ struct restore_options {
 	struct uuid cluster;
 	uint32_t restores; /* that the disks have seen, if more than the backup knows of */
 	bool force;        /* also if that is more than RESTORE_PLAUSIBLE more */
+	uint64_t replica; /* 0: of a store with one metad; FOUNDING_REPLICA: the first of a group that is founded anew (metad/replica/founding.h) */
 	const struct kv_backend *backend;
 	uint64_t log_segment_bytes;                          /* 0: 64 MiB */
 	void (*done)(void *ctx, int code, const char *text); /* text: what was done, or what went wrong; never from inside */

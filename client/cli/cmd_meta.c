@@ -18,7 +18,7 @@
 struct values {
 	struct cli_common common;
 	uint64_t restores;
-	bool force;
+	bool force, group;
 };
 
 static const struct opt opts[] = {
@@ -26,6 +26,7 @@ static const struct opt opts[] = {
 	{.name = "restores", .type = OPT_U64, .offset = offsetof(struct values, restores), .arg = "N",
          .help = "restore: number of restores that the disks have seen, as metad says where it refuses them"},
 	{.name = "force", .type = OPT_FLAG, .offset = offsetof(struct values, force), .help = "restore: also if N is far from what the backup knows"},
+	{.name = "group", .type = OPT_FLAG, .offset = offsetof(struct values, group), .help = "restore: as the first metad of a new group, replica 1"},
 	{0},
 };
 
@@ -154,14 +155,21 @@ static int restore(struct cli *cli, const char *dir, const char *file)
 {
 	const struct values *v = cli->values;
 	char *config = tool_config(cli), restores[24];
+	const char *args[] = {"--restore", file, "--dir", dir, "-c", config, "--restores", restores, NULL, NULL, NULL, NULL, NULL};
+	size_t count = 8;
 	int exit_code;
 
 	if (!config)
 		return CLI_FAILED;
 	snprintf(restores, sizeof(restores), "%llu", (unsigned long long)v->restores);
-	exit_code = tool_run(cli, "craton-metad",
-	                     (const char *const[]){"--restore", file, "--dir", dir, "-c", config, "--restores", restores,
-	                                           v->force ? "--force" : NULL, NULL});
+	if (v->force)
+		args[count++] = "--force";
+	if (v->group) {
+		args[count++] = "--replica";
+		args[count++] = "1";
+		args[count++] = "--found";
+	}
+	exit_code = tool_run(cli, "craton-metad", args);
 	mem_free(config);
 	return exit_code;
 }
@@ -182,7 +190,7 @@ static int run(struct cli *cli)
 
 const struct cli_command cmd_meta = {
 	.name = "meta",
-	.args = "ls | add IP:PORT | remove NAME | transfer [NAME] | snapshot | backup FILE | restore DIR FILE [--restores N [--force]]",
+	.args = "ls | add IP:PORT | remove NAME | transfer [NAME] | snapshot | backup FILE | restore DIR FILE [--group] [--restores N [--force]]",
 	.summary = "look after the metads; save the metadata, and make them anew from a backup",
 	.details = "`ls` shows the metads, who of them leads, and how many log entries each of them lacks (docs/groups.md). It needs no leader.\n"
 	           "`add` adds the metad that listens at IP:PORT and was started with --replica N --join, N being next_id of `ls --json`: it gets all\n"
@@ -193,7 +201,7 @@ const struct cli_command cmd_meta = {
 	           "`restore` makes the metadata in DIR, where no metadata lie, of a backup of the configuration's cluster; metad is not running\n"
 	           "there and is started after it. Files written after the backup are not known then, files removed after it are there again, but\n"
 	           "their chunks may be gone. Where another backup was restored meanwhile, metad refuses the disks and names the N to restore with.\n"
-	           "docs/DEPLOY.md says what else follows.\n"
+	           "With --group they are those of replica 1 of a new group, which others are added to. docs/DEPLOY.md says what else follows.\n"
 	           "JSON: ls, add, remove, transfer, snapshot: answered_by, leader, term, commit, next_id, cluster_version, replicas [id, name, address,\n"
 	           "role (leader|follower|learner|candidate|unknown), state (up|down|unknown), term, applied, match, lag, silent_ms, supports (cluster\n"
 	           "version, at most; 0: not known)]; backup: file, bytes, rows, applied_index; restore: text.\n\n"

@@ -76,8 +76,7 @@ bool state_restore_lost(const struct state *s, uint64_t session)
 	return id_number(session) < s->restore.count * STATE_RESTORE_JUMP;
 }
 
-/* Of restores, this one included. */
-static uint32_t next_count(const struct state_restore *row, uint32_t seen)
+uint32_t state_restore_next(const struct state_restore *row, uint32_t seen)
 {
 	return (row->count > seen ? row->count : seen) + 1;
 }
@@ -88,7 +87,7 @@ bool state_restore_possible(const struct state_meta *meta, const struct state_re
 
 	if (row->count >= STATE_RESTORES || seen >= STATE_RESTORES)
 		return false;
-	jump = (next_count(row, seen) - row->count) * STATE_RESTORE_JUMP;
+	jump = (state_restore_next(row, seen) - row->count) * STATE_RESTORE_JUMP;
 	for (size_t i = 0; i < ARRAY_COUNT(ids); i++)
 		if (id_number(ids[i]) + jump >= id_number(UINT64_MAX))
 			return false;
@@ -106,7 +105,7 @@ void state__restored(struct state *s, const struct state_cmd_restored *cmd, stru
 		res->status = ERR_RANGE;
 		return;
 	}
-	count = next_count(&s->restore, cmd->seen);
+	count = state_restore_next(&s->restore, cmd->seen);
 	jump = (count - s->restore.count) * STATE_RESTORE_JUMP;
 	/* Of an earlier restore the window is still there, with the ids behind it that were given since. */
 	if (s->restore.count == 0)

@@ -262,6 +262,8 @@ uint32_t state_restore_incarnation(const struct state *s);
 uint64_t state_restore_epoch(const struct state *s);
 /* Do the numbers reach so far once more, when the disks have seen `seen` restores? If not, it cannot be restored. */
 bool state_restore_possible(const struct state_meta *meta, const struct state_restore *row, uint32_t seen);
+/* How many restores there are with the next one. */
+uint32_t state_restore_next(const struct state_restore *row, uint32_t seen);
 /* Was the session opened before the last restore? Its client is to begin anew. */
 bool state_restore_lost(const struct state *s, uint64_t session);
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""found: a store of one metad becomes a group and grows to three. What was written is there all along, and writes go on, also when the first
-metad is gone."""
+"""found: a store of one metad becomes a group and grows to three; then that group is lost, and founded anew of a backup. What was written is there
+all along, and writes go on, also when the first metad is gone."""
 
 import os
 import random
@@ -25,6 +25,15 @@ def metad_args(store, *more):
 def refused(args, code, says):
     done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
     check(done.returncode == code and says in done.stderr, f"{' '.join(args)}: exit {done.returncode}: {done.stderr}; it should say: {says}")
+
+
+def name_metads(store, addresses):
+    """What an operator does with `metad` of craton.conf."""
+    conf = store.env["CRATON_CONF"]
+    with open(conf, encoding="ascii") as f:
+        lines = f.readlines()
+    with open(conf, "w", encoding="ascii") as f:
+        f.writelines(f"metad = {', '.join(addresses)}\n" if line.startswith("metad =") else line for line in lines)
 
 
 def address_of(store):
@@ -60,6 +69,7 @@ def grow(store, numbers):
         group.change(store, "add", joiner.address)
     wait_until(group.is_group(store, ["metad-1", *(f"metad-{n}" for n in numbers)]), "three metads to be level")
     group.name_all(store)
+    return joined
 
 
 def go_on_without_the_first(store, files, rng, name):
@@ -68,18 +78,49 @@ def go_on_without_the_first(store, files, rng, name):
     check_all(store, files)
 
 
+def found_anew(store, backup):
+    folder = os.path.join(store.store, "metad-1")
+    os.rename(folder, store.path("metad-1.lost"))
+    os.mkdir(folder)
+    for more in (["--replica", "1"], ["--found"], ["--replica", "2", "--found"]):
+        refused(metad_args(store, "--restore", backup, *more), 2, "give both, or neither")
+    check(os.listdir(folder) == [], "what is refused leaves nothing")
+    said = store.run("meta", "restore", "--group", folder, backup).decode()
+    check("number 1001" in said, f"numbers of before are not given again: {said}")
+    refused(metad_args(store, "--restore", backup, "--replica", "1", "--found"), 1, "holds metadata already")
+
+
 def main():
     rng = random.Random(4)
     store = LocalStore()
     files = [put(store, rng, f"/{size}", size) for size in SIZES]
     convert(store)
+    address = address_of(store)
     check_all(store, files)
     files.append(put(store, rng, "/of-one", 3 << 20))
-    grow(store, [2, 3])
+    joined = grow(store, [2, 3])
     go_on_without_the_first(store, files, rng, "of-two")
     store.start_one("metad-1")
     wait_until(group.is_group(store, ["metad-1", "metad-2", "metad-3"]), "three metads to be level again")
-    print(f"a store of one metad became a group of three: {len(files)} files")
+
+    backup = store.path("backup")
+    store.run("meta", "backup", backup)
+    put(store, rng, "/late", 100)
+    store.kill9("metad-1")
+    for joiner in joined:
+        joiner.kill()
+    found_anew(store, backup)
+    name_metads(store, [address])
+    store.start_one("metad-1")
+    wait_until(group.is_group(store, ["metad-1"]), "the first of the new group to lead")
+    store.wait_up()
+    check_all(store, files)
+    check("restored" in store.craton("status", "--json", check=False).stdout.decode(), "status says that it was restored")
+    check(store.craton("stat", "/late", check=False).returncode != 0, "what came after the backup is not known")
+    files.append(put(store, rng, "/restored", 3 << 20))
+    grow(store, [1001, 1002])
+    go_on_without_the_first(store, files, rng, "without")
+    print(f"a store of one metad became a group of three, and was restored as one: {len(files)} files")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
  * moment.
  */
 #include "common/code/backup.h"
+#include "metad/core.h"
+#include "metad/replica/founding.h"
 #include "metad/restore.h"
 #include "metad/state/keys.h"
 #include "tests/lib/metad_bed.h"
@@ -149,6 +151,7 @@ END_TEST
 static int restore_code;
 static uint32_t restores_seen; /* by the disks */
 static bool restore_forced;
+static uint64_t restored_replica; /* 0: a store of one metad */
 static bool restore_ended;
 static char restore_text[ERR_TEXT_BYTES];
 
@@ -177,6 +180,7 @@ static void begin_restore(void *ctx)
 			.cluster = metad_bed_cluster,
 			.restores = restores_seen,
 			.force = restore_forced,
+			.replica = restored_replica,
 			.backend = &kv_mem,
 			.log_segment_bytes = 1 << 20,
 			.done = on_restored});
@@ -187,6 +191,33 @@ static int restore(const char *dir)
 	begin_restore(&dir);
 	ck_assert(sim_run(b->sim, has_ended, NULL, sim_now_ns(b->sim) + 60ull * 1000000000));
 	return restore_code;
+}
+
+static bool leads(void *ctx)
+{
+	(void)ctx;
+	return b->md->ready;
+}
+
+/* As what it was restored; 0 when it serves. */
+static int try_start_restored(struct err *err)
+{
+	int code;
+
+	b->options.group = (struct metad_group){.id = restored_replica};
+	code = metad_bed_try_start(b, err);
+	if (code == 0) {
+		ck_assert(sim_run(b->sim, leads, NULL, sim_now_ns(b->sim) + 60ull * 1000000000));
+		rpc_peer_reset(b->peer, ERR_CONNRESET);
+	}
+	return code;
+}
+
+static void start_restored(void)
+{
+	struct err err = {0};
+
+	ck_assert_msg(try_start_restored(&err) == 0, "%s", err.text);
 }
 
 static void prepare(uint64_t seed)
@@ -203,17 +234,16 @@ static void prepare(uint64_t seed)
 	ck_assert_int_eq(io_write_file(b->server_io, "/backup", file, file_len, 0600), 0);
 }
 
-START_TEST(test_restore)
+static void check_restore(void)
 {
-	struct err err = {0};
-
 	prepare(33);
 	ck_assert_int_eq(restore("/metad"), ERR_NOTEMPTY);
 	ck_assert_int_eq(io_mkdir(b->server_io, "/new", 0755), 0);
 	ck_assert_msg(restore("/new") == 0, "%s", restore_text);
+	ck_assert_int_eq(restore("/new"), ERR_NOTEMPTY);
 	strcpy(b->dir, "/new");
 	for (int i = 0; i < 2; i++) { /* from its log, then from its table */
-		metad_bed_start(b);
+		start_restored();
 		ck_assert_uint_eq(count_dirs("before", 20), 20);
 		ck_assert_uint_eq(count_dirs("after", 3), 0);
 		ck_assert(bed_has_reason(bed_status(b), "restored"));
@@ -234,15 +264,26 @@ START_TEST(test_restore)
 		metad_bed_stop(b);
 	}
 	/* the old key goes as soon as the new one is known everywhere */
-	metad_bed_start(b);
+	start_restored();
 	ck_assert_int_eq(bed_register(b, 2, b->options.secret), 0);
 	ck_assert_uint_eq(b->token_key_count, 2);
 	metad_bed_sleep(b, 40 * 1000);
 	ck_assert_int_eq(bed_register(b, 2, b->options.secret), 0);
 	ck_assert_uint_eq(b->token_keys[1].id, 2); /* 1 was that of before */
-	(void)err;
 	metad_bed_close(b);
 	mem_free(file);
+}
+
+START_TEST(test_restore)
+{
+	check_restore();
+}
+END_TEST
+
+START_TEST(test_restore_as_group)
+{
+	restored_replica = FOUNDING_REPLICA;
+	check_restore();
 }
 END_TEST
 
@@ -458,13 +499,12 @@ static void crash(void)
 static bool starts_restored(void)
 {
 	struct err err = {0};
-	int code = metad_bed_try_start(b, &err);
+	int code = try_start_restored(&err);
 	uint32_t found;
 
 	if (code == ERR_INCOMPLETE)
 		return false;
 	ck_assert_msg(code == 0, "%s: %s", b->dir, err.text);
-	rpc_peer_reset(b->peer, ERR_CONNRESET);
 	found = count_dirs("before", 20);
 	ck_assert_msg(found == 20 && bed_has_reason(bed_status(b), "restored"), "%s: metad started with %u of 20 names",
 		b->dir, found);
@@ -475,7 +515,7 @@ static bool starts_restored(void)
  * Power fails at each sync of a restore: metad does not start on what is left, or has all of it, also after the next loss of power.
  * The two syncs of `restoring` itself are passed by: before them nothing was written, and an empty directory is a new store.
  */
-START_TEST(test_restore_at_its_syncs)
+static void check_restore_at_its_syncs(void)
 {
 	static const enum sim_loss losses[] = {SIM_LOSS_ALL, SIM_LOSS_NONE, SIM_LOSS_ANY, SIM_LOSS_TORN, SIM_LOSS_ANY,
 		SIM_LOSS_TORN, SIM_LOSS_ANY, SIM_LOSS_TORN, SIM_LOSS_ANY, SIM_LOSS_TORN};
@@ -508,7 +548,61 @@ START_TEST(test_restore_at_its_syncs)
 	metad_bed_close(b);
 	mem_free(file);
 }
+
+START_TEST(test_restore_at_its_syncs)
+{
+	check_restore_at_its_syncs();
+}
 END_TEST
 
-UNIT_MAIN("metad_backup", test_of_one_moment, test_one_that_nobody_ends, test_restore, test_disks_hear_of_it_first,
-	test_restore_beside_another, test_a_number_that_is_a_slip, test_results_of_disks_that_do_not_know, test_restore_cut_short, test_restore_at_its_syncs)
+START_TEST(test_restore_as_group_at_its_syncs)
+{
+	restored_replica = FOUNDING_REPLICA;
+	check_restore_at_its_syncs();
+}
+END_TEST
+
+/* ---- groups ---- */
+
+static uint64_t next_number(void)
+{
+	struct ledger_view view;
+
+	ledger_view(b->md->ledger, &view);
+	ck_assert_uint_eq(view.count, 1);
+	return view.next_id;
+}
+
+/* Neither of members nor of anything else, whatever the backup does not know of. */
+START_TEST(test_no_number_is_given_again)
+{
+	static const uint32_t seen[] = {0, 1, 7};
+
+	prepare(41);
+	for (size_t i = 0; i < ARRAY_COUNT(seen); i++) {
+		snprintf(b->dir, sizeof(b->dir), "/group-%zu", i);
+		ck_assert_int_eq(io_mkdir(b->server_io, b->dir, 0755), 0);
+		restored_replica = FOUNDING_REPLICA;
+		restores_seen = seen[i];
+		ck_assert_msg(restore(b->dir) == 0, "%s", restore_text);
+		start_restored();
+		ck_assert_uint_eq(next_number(), (seen[i] + 1) * FOUNDING_NUMBERS + 1);
+		metad_bed_stop(b);
+	}
+	restored_replica = restores_seen = 0;
+	strcpy(b->dir, "/one");
+	ck_assert_int_eq(io_mkdir(b->server_io, b->dir, 0755), 0);
+	ck_assert_msg(restore(b->dir) == 0, "%s", restore_text);
+	start_restored();
+	metad_bed_stop(b);
+	b->options.group = (struct metad_group){.id = FOUNDING_REPLICA, .found = true, .members = {.count = 1, .addrs = {b->options.listen}}};
+	metad_bed_start(b);
+	ck_assert_uint_eq(next_number(), FOUNDING_NUMBERS + 1);
+	metad_bed_close(b);
+	mem_free(file);
+}
+END_TEST
+
+UNIT_MAIN("metad_backup", test_of_one_moment, test_one_that_nobody_ends, test_restore, test_restore_as_group, test_disks_hear_of_it_first,
+	test_restore_beside_another, test_a_number_that_is_a_slip, test_results_of_disks_that_do_not_know, test_restore_cut_short, test_restore_at_its_syncs,
+	test_restore_as_group_at_its_syncs, test_no_number_is_given_again)

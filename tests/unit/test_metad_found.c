@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The directory of a store with one metad becomes that of the first of a group: what goes on, what is refused; cut short at each sync and write. */
 #include "metad/core.h"
+#include "metad/replica/founding.h"
+#include "metad/restore.h"
 #include "tests/lib/metad_bed.h"
 #include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
@@ -482,5 +484,117 @@ START_TEST(test_note)
 }
 END_TEST
 
+/* ---- a group that is lost, and founded anew of a backup ---- */
+
+enum { METADS = 3, FILE_MAX = 1 << 20 };
+
+static struct metad_bed beds[METADS], *const left = &beds[0];
+static struct sim *sim;
+static bool has_restored;
+
+static bool is_led(void *ctx)
+{
+	struct metad_bed **ret_leader = ctx;
+
+	for (int i = 0; i < METADS; i++)
+		if (beds[i].md && beds[i].md->ready)
+			*ret_leader = &beds[i];
+	return *ret_leader != NULL;
+}
+
+static void take_backup(struct metad_bed *of)
+{
+	Craton__BackupRequest req = CRATON__BACKUP_REQUEST__INIT;
+	const Craton__BackupReply *reply;
+	uint8_t *file = mem_alloc(FILE_MAX);
+	size_t len = 0;
+
+	do {
+		req.offset = len;
+		ck_assert_int_eq(bed_call(of, &rpc_metad_backup, &req.base), 0);
+		reply = (const Craton__BackupReply *)of->reply;
+		req.id = reply->id;
+		ck_assert_uint_le(len + reply->data.len, FILE_MAX);
+		memcpy(file + len, reply->data.data, reply->data.len);
+		len += reply->data.len;
+	} while (!reply->end);
+	ck_assert_int_eq(io_write_file(left->server_io, "/backup", file, len, 0600), 0);
+	mem_free(file);
+}
+
+static void on_restored(void *ctx, int code, const char *text)
+{
+	(void)ctx;
+	ck_assert_msg(code == 0, "%s", text);
+	has_restored = true;
+}
+
+static bool is_restored(void *ctx)
+{
+	(void)ctx;
+	return has_restored;
+}
+
+static void restore_group(void)
+{
+	strcpy(left->dir, "/new");
+	ck_assert_int_eq(io_mkdir(left->server_io, left->dir, 0755), 0);
+	restore_start(left->server_io,
+		&(struct restore_options){.dir = left->dir,
+			.file = "/backup",
+			.cluster = metad_bed_cluster,
+			.replica = FOUNDING_REPLICA,
+			.backend = &kv_mem,
+			.log_segment_bytes = METAD_BED_MIB,
+			.done = on_restored});
+	ck_assert(sim_run(sim, is_restored, NULL, sim_now_ns(sim) + 60 * s_ns));
+}
+
+static bool left_leads(void *ctx)
+{
+	(void)ctx;
+	return left->md->ready;
+}
+
+/* They have their old directories, and lead each other: what they say is not heard. */
+START_TEST(test_those_that_were_lost_come_back)
+{
+	struct ledger_view before, after;
+	struct metad_bed *leader = NULL;
+
+	sim = sim_new(&(struct sim_options){.seed = 6});
+	metad_bed_open_group(beds, METADS, sim, 7000);
+	ck_assert(sim_run(sim, is_led, &leader, sim_now_ns(sim) + 60 * s_ns));
+	ck_assert_int_eq(bed_mkdir(leader, "before"), 0);
+	take_backup(leader);
+	metad_bed_silence(left, 60 * 1000); /* more of theirs, which only they know */
+	for (int i = 0; i < METADS; i++) {
+		sim_host_crash(beds[i].server_io);
+		sim_host_restart(beds[i].server_io);
+		beds[i].md = NULL;
+	}
+	restore_group();
+	for (int i = 1; i < METADS; i++)
+		metad_bed_start(&beds[i]);
+	leader = NULL;
+	ck_assert(sim_run(sim, is_led, &leader, sim_now_ns(sim) + 60 * s_ns));
+	left->options.group.found = false;
+	metad_bed_start(left);
+	ck_assert(sim_run(sim, left_leads, NULL, sim_now_ns(sim) + 60 * s_ns));
+	ck_assert_int_eq(bed_lookup_path(left, "before", 6), 0);
+	left->session.session = left->state_ms = 0;
+	ledger_view(left->md->ledger, &before);
+	for (int i = 0; i < 5; i++) {
+		metad_bed_silence(left, 2000);
+		ck_assert_int_eq(bed_mkdir(left, (const char *const[]){"a", "b", "c", "d", "e"}[i]), 0);
+	}
+	ledger_view(left->md->ledger, &after);
+	ck_assert_uint_eq(after.count, 1);
+	ck_assert_uint_eq(after.term, before.term);
+	ck_assert_uint_eq(after.leader, FOUNDING_REPLICA);
+	sim_free(sim);
+}
+END_TEST
+
 UNIT_MAIN("metad_found", test_example, test_clients_go_on, test_directory, test_of_nothing, test_refused, test_power_fails_at_each_sync,
-	test_power_fails_of_several_segments, test_killed_before_power_fails, test_disk_fails, test_disk_is_full, test_note)
+	test_power_fails_of_several_segments, test_killed_before_power_fails, test_disk_fails, test_disk_is_full, test_note, test_those_that_were_lost_come_back)
