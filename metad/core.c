@@ -358,6 +358,7 @@ static int open_ledger(struct metad *md, struct err *err)
 		.dir = md->dir,
 		.backend = md->options.backend,
 		.segment_bytes = md->options.log_segment_bytes,
+		.keep_bytes = md->options.log_keep_bytes,
 		.cluster = md->options.cluster,
 		.group = &md->options.group,
 		.self = identity(md),

@@ -50,6 +50,7 @@ struct ledger_options {
 	const char *dir;
 	const struct kv_backend *backend;
 	uint64_t segment_bytes;
+	uint64_t keep_bytes; /* as metad_options.log_keep_bytes */
 	bool buffered;
 	struct uuid cluster;
 	const struct metad_group *group; /* id 0: one log */

@@ -323,6 +323,8 @@ int ledger__group_open(struct ledger *l, struct err *err)
 	struct raft_config config;
 	int rc;
 
+	if (l->options.keep_bytes)
+		o.keep_bytes = l->options.keep_bytes;
 	CHECK(l->group.members.count <= LIMIT_METADS && (!l->group.found || l->group.id <= l->group.members.count));
 	members(l, &config);
 	o.found = l->group.found ? &config : NULL;

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 #include "common/base/check.h"
-#include "common/base/crc32c.h"
 #include "common/base/mem.h"
 #include "common/kv/kv.h"
 #include "metad/core.h"
@@ -19,6 +18,7 @@ enum { METAD_PORT = 7000, CHUNKD_PORT = 7100 };
 #define MIB ((uint64_t)1 << 20)
 #define DISK_BYTES (1024 * MIB) /* sparse: what is written counts */
 #define LOG_SEGMENT_BYTES MIB
+#define LOG_KEEP_BYTES (MIB / 8)
 #define DATA_SEGMENT_BYTES (8 * MIB)
 #define CAPACITY_BYTES (512 * MIB)
 #define CHUNKD_MEMORY_BYTES (64 * MIB)
@@ -93,13 +93,18 @@ static void on_fatal(void *ctx, int code, const char *text)
 		cluster_fail(n->cluster, "%s gave up without a fault: %s: %s", n->name, err_name(code), text);
 }
 
-/* Where the metads are. */
+static unsigned founders(const struct cluster *c)
+{
+	return c->options.metads ? c->options.metads : 1;
+}
+
+/* What configurations name: where others are, the group says. */
 static struct rpc_addrs metads_of(const struct cluster *c)
 {
-	struct rpc_addrs addrs = {.count = cluster_metads(c)};
+	struct rpc_addrs addrs = {.count = founders(c)};
 
 	for (unsigned i = 0; i < addrs.count; i++)
-		addrs.addrs[i] = sim_host_addr(c->nodes[cluster_metad_node(c, i)].io, METAD_PORT);
+		addrs.addrs[i] = cluster_metad_addr(c, cluster_metad_node(c, i));
 	return addrs;
 }
 
@@ -107,7 +112,7 @@ static int start_metad(struct cluster_node *n, struct err *err)
 {
 	struct cluster *c = n->cluster;
 	struct metad_options o = {
-		.dir = "/metad",
+		.dir = n->dir,
 		.name = n->name,
 		.listen = sim_host_addr(n->io, METAD_PORT),
 		.cluster = c->id,
@@ -116,6 +121,8 @@ static int start_metad(struct cluster_node *n, struct err *err)
 		.chunk_bytes = CLUSTER_CHUNK_BYTES,
 		.backend = &kv_mem,
 		.log_segment_bytes = LOG_SEGMENT_BYTES,
+		/* Who joins or was away for long gets a snapshot, else entries. */
+		.log_keep_bytes = c->options.seed % 2 ? LOG_KEEP_BYTES : 0,
 		.down_after_ms = DOWN_AFTER_MS,
 		.transform = c->options.transform ? &rpc_transform_xor : NULL,
 		.log = &n->log,
@@ -124,12 +131,11 @@ static int start_metad(struct cluster_node *n, struct err *err)
 	};
 	int rc;
 
-	if (c->options.metads) {
-		o.group = (struct metad_group){.members = metads_of(c), .found = !n->founded};
-		while (cluster_metad_node(c, (unsigned)o.group.id) != n->number)
-			o.group.id++;
-		o.group.id++;
-	}
+	if (c->options.metads)
+		o.group = (struct metad_group){.id = n->replica,
+			.members = metads_of(c),
+			.found = n->replica <= founders(c) && !n->founded,
+			.join = n->replica > founders(c)};
 	memcpy(o.secret, c->secret, sizeof(o.secret));
 	rc = metad_start(n->io, &o, &n->metad, err);
 	if (rc == ERR_EXIST && o.group.found) { /* from now on it is there, or it was lost */
@@ -199,93 +205,6 @@ static void start_client(struct cluster_node *n)
 
 /* ---- life ---- */
 
-/* ---- what metad knows: a replay of its log must come to the same table ---- */
-
-static uint64_t mix(uint64_t h, struct slice s)
-{
-	h = (h ^ s.len ^ ((uint64_t)crc32c(s.data, s.len) << 32)) * 0x9e3779b97f4a7c15u;
-	return h ^ (h >> 29);
-}
-
-/* Disks that the block's row says it has chunks on. */
-static uint32_t disks_of(struct slice key, struct slice value)
-{
-	struct state_block row;
-	uint32_t disks = 0;
-	uint64_t id;
-
-	if (!state_key_parse_id(key, STATE_TABLE_BLOCK, &id) || state_block_decode(value, id, &row))
-		return 0;
-	for (uint8_t i = 0; i < row.width; i++) {
-		uint8_t first = 0;
-
-		while (!row.chunks[first].present || row.chunks[first].disk != row.chunks[i].disk)
-			if (++first > i)
-				break;
-		disks += first == i;
-	}
-	return disks;
-}
-
-/* The blocks of each disk, by the reverse index. */
-static uint32_t reverse_pairs(struct metad *md)
-{
-	struct state_reverse_walk walk;
-	struct state_block row;
-	uint32_t pairs = 0;
-
-	for (uint32_t disk = 1; disk < md->state.meta.next_disk; disk++) {
-		state_reverse_begin(&md->state, disk, 0, UINT64_MAX, UINT32_MAX, &walk);
-		while (state_reverse_next(&walk, &row))
-			pairs++;
-		state_reverse_end(&walk);
-	}
-	return pairs;
-}
-
-/* Of what commands write. What follows from it in the table is so far as the last commit, but whoever looks there finds all of it. */
-static uint64_t table_digest(struct cluster *c, struct metad *md)
-{
-	struct kv_scan scan;
-	uint32_t pairs = 0;
-	uint64_t h = 1;
-
-	for (kv_seek(ledger_kv(md->ledger), &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
-		if (scan.key.data[0] == STATE_TABLE_DISK_BLOCK)
-			continue;
-		h = mix(mix(h, scan.key), scan.value);
-		pairs += disks_of(scan.key, scan.value);
-	}
-	kv_scan_end(&scan);
-	if (reverse_pairs(md) != pairs)
-		cluster_fail(c,
-			"metad's index of the blocks of disks has %u entries, %u follow from the rows of blocks",
-			reverse_pairs(md), pairs);
-	return h;
-}
-
-static void note_table(struct cluster_node *n)
-{
-	n->table.index = 0;
-	if (!n->metad || n->metad->failed || !n->metad->state.kv || n->state != CLUSTER_RUNNING)
-		return;
-	n->table.index = ledger_applied(n->metad->ledger);
-	n->table.digest = table_digest(n->cluster, n->metad);
-}
-
-static void check_table(struct cluster_node *n)
-{
-	struct cluster *c = n->cluster;
-
-	/* More may have been durable than was applied. */
-	if (!n->table.index || ledger_applied(n->metad->ledger) != n->table.index)
-		return;
-	c->replays++;
-	if (table_digest(c, n->metad) != n->table.digest)
-		cluster_fail(c, "metad's table at index %llu is another one after the replay of its log",
-			(unsigned long long)n->table.index);
-}
-
 struct start {
 	struct cluster_node *n;
 	struct err *err;
@@ -326,7 +245,7 @@ static int start_node(struct cluster *c, unsigned node, struct err *err)
 		return start.code;
 	}
 	if (n->metad)
-		check_table(n);
+		known_start(n);
 	n->starts++;
 	c->starts++;
 	n->state = CLUSTER_RUNNING;
@@ -372,7 +291,7 @@ void cluster_crash(struct cluster *c, unsigned node)
 	CHECK(n->state != CLUSTER_CRASHED);
 	cluster_note(c, "crash %s", n->name);
 	if (cluster_is_metad(c, node))
-		note_table(n);
+		known_crash(n);
 	n->state = CLUSTER_CRASHED;
 	c->crashes++;
 	sim_host_crash(n->io);
@@ -396,6 +315,7 @@ void cluster_stop(struct cluster *c, unsigned node)
 	cluster_note(c, "stop %s", n->name);
 	n->state = CLUSTER_STOPPING;
 	c->stops++;
+	known_stop(n);
 	if (n->metad)
 		metad_stop(n->metad, stopped, n);
 	else if (n->chunkd)
@@ -437,12 +357,17 @@ bool cluster_is_metad(const struct cluster *c, unsigned node)
 
 unsigned cluster_metads(const struct cluster *c)
 {
-	return c->options.metads ? c->options.metads : 1;
+	return c->node_count - c->client_end + 1;
 }
 
 unsigned cluster_metad_node(const struct cluster *c, unsigned i)
 {
 	return i ? c->client_end + i - 1 : CLUSTER_METAD;
+}
+
+struct io_addr cluster_metad_addr(const struct cluster *c, unsigned node)
+{
+	return sim_host_addr(c->nodes[node].io, METAD_PORT);
 }
 
 struct metad *cluster_metad(const struct cluster *c)
@@ -474,11 +399,12 @@ bool cluster_metads_are_even(const struct cluster *c)
 
 void cluster_check_metads(struct cluster *c)
 {
-	uint64_t digest = table_digest(c, c->nodes[CLUSTER_METAD].metad);
+	uint64_t digest = known_digest(c, c->nodes[CLUSTER_METAD].metad);
 
 	CHECK(cluster_metads_are_even(c));
 	for (unsigned i = 1; i < cluster_metads(c); i++)
-		if (table_digest(c, c->nodes[cluster_metad_node(c, i)].metad) != digest)
+		if (known_digest(c, c->nodes[cluster_metad_node(c, i)].metad) != digest ||
+			known_group(c->nodes[cluster_metad_node(c, i)].metad) != known_group(c->nodes[CLUSTER_METAD].metad))
 			cluster_fail(c, "%s has other rows than metad-1 at index %llu", c->nodes[cluster_metad_node(c, i)].name,
 				(unsigned long long)ledger_applied(c->nodes[CLUSTER_METAD].metad->ledger));
 }
@@ -506,6 +432,13 @@ static void make_dir(struct io *io, const char *path)
 	CHECK(io_sync_dir(io, "/") == 0);
 }
 
+static void give_dir(struct cluster_node *n, uint64_t replica)
+{
+	n->replica = replica;
+	snprintf(n->dir, sizeof(n->dir), "/metad-%u-%u", (unsigned)replica, ++n->dirs);
+	make_dir(n->io, n->dir);
+}
+
 static void add_node(struct cluster *c, unsigned node)
 {
 	struct cluster_node *n = &c->nodes[node];
@@ -522,7 +455,7 @@ static void add_node(struct cluster *c, unsigned node)
 	n->log = (struct log){.min_level = LOG_INFO, .write = write_log, .ctx = c, .name = n->name};
 	n->state = CLUSTER_STOPPED;
 	if (cluster_is_metad(c, node)) {
-		make_dir(n->io, "/metad");
+		give_dir(n, node == CLUSTER_METAD ? 1 : node - c->client_end + 2);
 	} else if (!cluster_is_client(c, node)) {
 		make_dir(n->io, "/state");
 		for (unsigned i = 0; i < c->options.disks[node - CLUSTER_CHUNKD]; i++)
@@ -554,7 +487,7 @@ struct cluster *cluster_new(const struct cluster_options *options)
 	c->options = *options;
 	c->first_client = CLUSTER_CHUNKD + options->chunkds;
 	c->client_end = c->first_client + options->clients;
-	c->node_count = c->client_end + cluster_metads(c) - 1;
+	c->node_count = c->client_end + founders(c) - 1;
 	c->sim = sim_new(&o);
 	rng_init(&rng, options->seed ^ 0x636c7573746572);
 	rng_bytes(&rng, c->id.bytes, sizeof(c->id.bytes));
@@ -568,6 +501,29 @@ void cluster_start_again(struct cluster *c, unsigned node)
 {
 	for (int tries = 0; tries < 3 && !c->failed && !cluster_running(c, node); tries++)
 		cluster_start(c, node);
+}
+
+unsigned cluster_add_metad(struct cluster *c)
+{
+	unsigned node = c->node_count;
+
+	CHECK(c->options.metads && node < CLUSTER_NODES_MAX);
+	c->node_count++;
+	add_node(c, node);
+	cluster_start_again(c, node);
+	return node;
+}
+
+void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica)
+{
+	struct cluster_node *n = &c->nodes[node];
+
+	cluster_crash(c, node);
+	n->known = (struct known){.looked = 0};
+	sim_host_restart(n->io);
+	n->state = CLUSTER_STOPPED;
+	give_dir(n, replica);
+	cluster_start_again(c, node);
 }
 
 void cluster_start_all(struct cluster *c)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cluster: one metad or three, some chunkd and some clients, each on a host of the simulator, in this process and under virtual time. It
+ * cluster: one metad or a group, some chunkd and some clients, each on a host of the simulator, in this process and under virtual time. It
  * starts, stops and crashes them; what they do is their own code. A crashed host's objects are abandoned: their memory is forgotten.
  *
  * Everything that happens on purpose (operations, faults) and every log line of a daemon is a note: part of the event log and its hash,
@@ -18,15 +18,16 @@
 #include "common/base/rng.h"
 #include "common/io/io_sim.h"
 #include "metad/metad.h"
+#include "tests/sim/known.h"
 
 enum {
-	CLUSTER_METADS_MAX = 3,
+	CLUSTER_METADS_MAX = 3, /* that found a group; one more may join it */
 	CLUSTER_CHUNKDS_MAX = 8,
 	CLUSTER_CLIENTS_MAX = 3,
 	CLUSTER_DISKS_MAX = 2, /* of a chunkd */
 	CLUSTER_METAD = 0,     /* numbers of nodes: metad, the chunkd, the clients, the other metads of a group */
 	CLUSTER_CHUNKD = 1,
-	CLUSTER_NODES_MAX = CLUSTER_CHUNKD + CLUSTER_CHUNKDS_MAX + CLUSTER_CLIENTS_MAX + CLUSTER_METADS_MAX - 1,
+	CLUSTER_NODES_MAX = CLUSTER_CHUNKD + CLUSTER_CHUNKDS_MAX + CLUSTER_CLIENTS_MAX + CLUSTER_METADS_MAX,
 	CLUSTER_M = 2, /* of rs-4-2 and of rs-1-2 */
 	CLUSTER_CELL_BYTES = 16 << 10,
 	CLUSTER_CHUNK_BYTES = 64 << 10,
@@ -46,7 +47,7 @@ enum cluster_state { CLUSTER_STOPPED, CLUSTER_RUNNING, CLUSTER_STOPPING, CLUSTER
 struct cluster_node {
 	struct cluster *cluster;
 	unsigned number;
-	char name[16];
+	char name[24];
 	struct io *io;
 	enum cluster_state state;
 	struct metad *metad; /* one of the three, while RUNNING or STOPPING */
@@ -54,11 +55,12 @@ struct cluster_node {
 	struct client *client;
 	struct log log;
 	bool fatal; /* the daemon asked to be stopped; not yet dealt with */
+	uint64_t replica; /* of a metad of a group: its number, and where its files are */
+	char dir[48];
+	unsigned dirs; /* that it has had */
 	bool founded; /* a metad of a group that holds what has been led: a start that finds nothing there has lost it */
 	uint32_t starts;
-	struct {
-		uint64_t index, digest;
-	} table; /* of a metad, when it was last seen running; index 0: not known */
+	struct known known; /* of a metad */
 };
 
 struct cluster_options {
@@ -91,7 +93,8 @@ struct cluster {
 	uint64_t client_ops;
 	int start_code; /* of the last start that failed, and what it said */
 	char start_text[ERR_TEXT_BYTES];
-	uint64_t replays; /* that were found to give the same table */
+	uint64_t replays; /* that were found to give the same rows */
+	struct known_rows known_rows;
 };
 
 /* The hosts: nothing runs yet. */
@@ -119,9 +122,15 @@ bool cluster_all_stopped(const struct cluster *c);
 bool cluster_all_registered(const struct cluster *c);
 bool cluster_is_client(const struct cluster *c, unsigned node);
 bool cluster_is_metad(const struct cluster *c, unsigned node);
+/* So many have been there. */
 unsigned cluster_metads(const struct cluster *c);
 /* The node of metad number i, from 0. */
 unsigned cluster_metad_node(const struct cluster *c, unsigned i);
+struct io_addr cluster_metad_addr(const struct cluster *c, unsigned node);
+/* One more, that waits to be added to the group under the number behind the founders': its node. Once. */
+unsigned cluster_add_metad(struct cluster *c);
+/* It runs, crashes, and is started with nothing, under that number. */
+void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica);
 /* The metad that serves, and has all that was acknowledged; NULL: none just now. */
 struct metad *cluster_metad(const struct cluster *c);
 /* With all metads up and nothing to do: they have the same rows. */

@@ -38,7 +38,7 @@ static bool some_byte(
 	uint8_t byte;
 
 	if (cluster_is_metad(f->cluster, node))
-		snprintf(dir, PATH_BYTES, "/metad/%s", part);
+		snprintf(dir, PATH_BYTES, "%s/%s", f->cluster->nodes[node].dir, part);
 	else
 		snprintf(dir, PATH_BYTES, "%s/index/%s",
 			cluster_disk_path(

@@ -366,6 +366,7 @@ static int run(struct settings *s)
 	if (s->points)
 		return points_run(&(struct points_options){.seed = s->seed,
 			.ops = s->ops,
+			.metads = (unsigned)s->metads,
 			.all = s->all_points,
 			.part = s->part,
 			.parts = s->parts,

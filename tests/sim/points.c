@@ -12,18 +12,21 @@
 #include <time.h>
 #include <unistd.h>
 #include "common/base/check.h"
+#include "metad/core.h"
 #include "tests/sim/run.h"
 
 enum {
-	KINDS_MAX = 64,
+	KINDS_MAX = 96,
 	LABEL_BYTES = 120,
 	FIRST = 2,         /* of each kind are tried in any case, */
-	ONE_IN = 64,       /* and so many of the others */
+	ONE_IN = 256,      /* and so many of the others */
+	WAYS_OF_ONE = 2,   /* ways to lose power that a sync goes, in turn, */
+	ALL_WAYS = 20,     /* or all, where each sync is tried; of a group the first of each kind */
 	OPS_AFTER = 60,    /* of the clients, after the crash */
-	AGAIN_MAX = 6,     /* syncs after the first crash, at one of which the second comes */
+	AGAIN_MAX = 6,     /* syncs after the first crash, at one of which the second comes; */
+	AGAIN_FIRST = 2,   /* from the first of a kind on at the 4th, 5th, 6th, 1st, ...: the 4th is that of a replica's slots */
 	COPY_LIMIT_S = 60, /* of real time */
 	COPIES_MAX = 16,   /* at once; as a rule one for each processor */
-	WAYS = 4,          /* to lose power at one sync */
 	TELL_S = 10,       /* how often it is told how far it is */
 	FAILED_MAX = 8,    /* then it is clear enough */
 };
@@ -42,6 +45,7 @@ struct points {
 	bool is_copy;
 	unsigned node;               /* a copy: of the daemon that was stopped */
 	unsigned again;              /* at so many of its syncs from then on its power fails, too; 0: it does not */
+	enum sim_loss again_loss;
 	char what[LABEL_BYTES + 64]; /* a copy: where it went another way */
 	struct {
 		pid_t pid;
@@ -55,12 +59,44 @@ struct points {
 	time_t begin_s, told_s;
 };
 
-static void make_label(char label[LABEL_BYTES], bool is_metad, enum sim_sync kind, const char *path)
+static bool is_leader(const struct cluster *c, unsigned node)
+{
+	return c->nodes[node].metad && c->nodes[node].metad == cluster_metad(c);
+}
+
+/* It has come, and does not vote yet. */
+static bool is_learner(const struct cluster *c, unsigned node)
+{
+	struct ledger_view view;
+
+	if (c->nodes[node].replica <= c->options.metads || !c->nodes[node].metad)
+		return false;
+	ledger_view(c->nodes[node].metad->ledger, &view);
+	for (uint32_t i = 0; i < view.count; i++)
+		if (view.members[i].id == view.id)
+			return !view.members[i].voter;
+	return true;
+}
+
+static const char *role_of(const struct cluster *c, unsigned node)
+{
+	if (!cluster_is_metad(c, node))
+		return "chunkd";
+	if (!c->options.metads)
+		return "metad";
+	if (!c->nodes[node].metad)
+		return "starting metad";
+	if (is_learner(c, node))
+		return "joining metad";
+	return is_leader(c, node) ? "leading metad" : "following metad";
+}
+
+static void make_label(char label[LABEL_BYTES], const char *role, enum sim_sync kind, const char *path)
 {
 	static const char *const sorts[] = {[SIM_SYNC_FILE] = "fdatasync",
 		[SIM_SYNC_DIR] = "sync of directory",
 		[SIM_SYNC_WRITE] = "durable write"};
-	size_t n = (size_t)snprintf(label, LABEL_BYTES, "%s: %s of ", is_metad ? "metad" : "chunkd", sorts[kind]);
+	size_t n = (size_t)snprintf(label, LABEL_BYTES, "%s: %s of ", role, sorts[kind]);
 	bool was_number = false;
 
 	for (; *path && n + 1 < LABEL_BYTES; path++) {
@@ -125,8 +161,22 @@ static bool copy(struct points *p, struct sync_kind *kind)
 	return false;
 }
 
-static bool is_chosen(struct points *p, const struct sync_kind *kind, unsigned node)
+/* The first that does not lead. */
+static unsigned follower(const struct cluster *c)
 {
+	unsigned i = 0;
+
+	while (is_leader(c, cluster_metad_node(c, i)))
+		i++;
+	return cluster_metad_node(c, i);
+}
+
+static bool is_chosen(struct points *p, const struct cluster *c, const struct sync_kind *kind, unsigned node)
+{
+	if (p->o->metads && !cluster_is_metad(c, node))
+		return false; /* one metad shows them */
+	if (p->o->all && p->o->metads)
+		return kind->seen <= FIRST || is_leader(c, node) || node == follower(c) || is_learner(c, node);
 	if (p->o->all)
 		return node <= CLUSTER_CHUNKD || kind->seen <= FIRST; /* metad and one chunkd: the others are like it */
 	return kind->seen <= FIRST || (kind->seen & (kind->seen - 1)) == 0 || rng_chance(&p->rng, 1, ONE_IN);
@@ -153,32 +203,59 @@ static void tell(struct points *p)
 		(unsigned long long)(p->points ? took_s * (p->total - p->points) / p->points : 0));
 }
 
+/* The last one is of groups. */
+static const struct way {
+	const char *name;
+	enum sim_loss loss;
+	bool twice;
+	void (*stopped)(void *ctx);
+} ways[] = {
+	{"the daemon killed", SIM_LOSS_NONE, false, run_stopped},
+	{"torn", SIM_LOSS_TORN, false, run_stopped},
+	{"lost", SIM_LOSS_ALL, false, run_stopped},
+	{"the daemon killed, then power lost", SIM_LOSS_NONE, true, run_stopped},
+	{"lost by all hosts", SIM_LOSS_ALL, false, run_all_stopped},
+};
+
+static size_t way_count(const struct points *p)
+{
+	return ARRAY_COUNT(ways) - (p->o->metads ? 0 : 1);
+}
+
+/* How many of them this sync goes. */
+static size_t ways_of(const struct points *p, const struct sync_kind *kind, bool is_rare)
+{
+	return is_rare || (p->o->all && (!p->o->metads || kind->seen <= ALL_WAYS)) ? way_count(p) : WAYS_OF_ONE;
+}
+
+/* This is the copy. */
+static void go_another_way(struct points *p, struct cluster *c, unsigned node, const struct sync_kind *kind, const struct way *way)
+{
+	snprintf(p->what, sizeof(p->what), "%s no. %llu, %s", kind->label, (unsigned long long)kind->seen, way->name);
+	p->node = node;
+	p->again = way->twice ? 1 + (unsigned)((kind->seen + AGAIN_FIRST) % AGAIN_MAX) : 0;
+	p->again_loss = kind->seen % 2 ? SIM_LOSS_TORN : SIM_LOSS_ALL;
+	sim_set_loss(c->nodes[node].io, way->loss);
+	sim_stop_at_sync(c->nodes[node].io, 1, way->stopped, (void *)(uintptr_t)node);
+	run_only_more(OPS_AFTER);
+}
+
 static void synced(void *ctx, struct cluster *c, unsigned node, enum sim_sync sort, const char *path)
 {
-	static const struct {
-		const char *name;
-		enum sim_loss loss;
-		bool twice;
-	} ways[WAYS] = {
-		{"lost", SIM_LOSS_ALL, false},
-		{"torn", SIM_LOSS_TORN, false},
-		{"the daemon killed", SIM_LOSS_NONE, false},
-		{"the daemon killed, then power lost", SIM_LOSS_NONE, true},
-	};
 	struct points *p = ctx;
 	struct sync_kind *kind;
 	char label[LABEL_BYTES];
 
 	if (p->is_copy && p->again && node == p->node && --p->again == 0) {
-		sim_set_loss(c->nodes[node].io, SIM_LOSS_ALL);
+		sim_set_loss(c->nodes[node].io, p->again_loss);
 		sim_stop_at_sync(c->nodes[node].io, 1, run_stopped, (void *)(uintptr_t)node);
 	}
 	if (p->is_copy || cluster_is_client(c, node) || p->failed >= FAILED_MAX)
 		return;
-	make_label(label, node == CLUSTER_METAD, sort, path);
+	make_label(label, role_of(c, node), sort, path);
 	kind = kind_of(p, label);
 	kind->seen++;
-	if (!is_chosen(p, kind, node) || p->chosen++ % p->o->parts != p->o->part)
+	if (!is_chosen(p, c, kind, node) || p->chosen++ % p->o->parts != p->o->part)
 		return;
 	if (p->counting) {
 		p->total++;
@@ -186,16 +263,10 @@ static void synced(void *ctx, struct cluster *c, unsigned node, enum sim_sync so
 	}
 	p->points++;
 	tell(p);
-	for (size_t i = 0; i < WAYS; i++) {
+	for (size_t i = 0; i < ways_of(p, kind, is_learner(c, node)); i++) {
 		if (!copy(p, kind))
 			continue;
-		snprintf(p->what, sizeof(p->what), "%s no. %llu, %s", label, (unsigned long long)kind->seen,
-			ways[i].name);
-		p->node = node;
-		p->again = ways[i].twice ? 1 + (unsigned)(kind->seen % AGAIN_MAX) : 0;
-		sim_set_loss(c->nodes[node].io, ways[i].loss);
-		sim_stop_at_sync(c->nodes[node].io, 1, run_stopped, (void *)(uintptr_t)node);
-		run_only_more(OPS_AFTER);
+		go_another_way(p, c, node, kind, &ways[(WAYS_OF_ONE * kind->seen + i) % way_count(p)]);
 		return;
 	}
 }
@@ -240,7 +311,7 @@ int points_run(const struct points_options *options)
 	static struct points points;
 	struct points *p = &points;
 	struct run_options o = {
-		.seed = options->seed, .ops = options->ops, .mode = RUN_SYNCS, .synced = synced, .ctx = p};
+		.seed = options->seed, .ops = options->ops, .mode = RUN_SYNCS, .metads = options->metads, .synced = synced, .ctx = p};
 	struct run_result r;
 
 	p->o = options;

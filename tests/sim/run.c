@@ -11,6 +11,7 @@
 #include "tests/sim/appenders.h"
 #include "tests/sim/copies.h"
 #include "tests/sim/garbage.h"
+#include "tests/sim/joiner.h"
 #include "tests/sim/law.h"
 #include "tests/lib/linear_json.h"
 #include "tests/sim/names.h"
@@ -26,6 +27,7 @@ enum {
 	OPS_PER_FAULT = 100, /* at most: else the workload goes on */
 	LULL_SEEDS = 4,      /* one in so many has a lull: the grace of what is removed passes within the run */
 	GARBAGE_SEEDS = 8,   /* one in so many waits until the garbage is gone */
+	JOIN_SEEDS = 2,    /* of groups, one in so many gets one more metad */
 	SPIN_EVENTS =
 		120000, /* within a second of virtual time; 20000 are usual: more, and somebody turns without need */
 };
@@ -52,9 +54,11 @@ struct run {
 	struct verify *verify;
 	struct law *law;
 	struct copies *copies;
+	struct joiner joiner;
 	struct settings settings;
 	struct client_op gc;
 	uint64_t lull_ops; /* when the lull is to begin; UINT64_MAX: there is none any more */
+	uint64_t join_ops; /* likewise, when one more metad comes */
 	const char *phase;
 	bool one_look;                     /* the second one is enough */
 	bool looking;                      /* nothing may be in the way */
@@ -163,7 +167,7 @@ static bool is_idle(void *ctx)
 	for (size_t i = 0; i < r->crew_count; i++)
 		if (!crew_idle(r->crews[i]))
 			return r->cluster->failed;
-	return true;
+	return r->cluster->failed || joiner_idle(&r->joiner);
 }
 
 /* ---- phases ---- */
@@ -201,6 +205,7 @@ static void watch(struct run *r)
 	check_spin(r);
 	law_look(r->law);
 	copies_look(r->copies);
+	joiner_look(&r->joiner);
 }
 
 /* True: until() held. */
@@ -245,6 +250,28 @@ void run_stopped(void *ctx)
 		cluster_start_again(current->cluster, node);
 }
 
+/* Power fails everywhere, and nothing stays but what was made durable. */
+static void lose_all(struct run *r)
+{
+	for (unsigned i = 0; i < r->cluster->node_count; i++) {
+		if (cluster_is_client(r->cluster, i) || !cluster_running(r->cluster, i))
+			continue;
+		sim_set_loss(r->cluster->nodes[i].io, SIM_LOSS_ALL);
+		cluster_crash(r->cluster, i);
+	}
+	for (unsigned i = 0; i < r->cluster->node_count && !r->cluster->failed; i++)
+		if (!cluster_is_client(r->cluster, i))
+			cluster_start_again(r->cluster, i);
+}
+
+void run_all_stopped(void *ctx)
+{
+	if (cluster_running(current->cluster, (unsigned)(uintptr_t)ctx))
+		lose_all(current);
+	else
+		run_stopped(ctx); /* all are being stopped */
+}
+
 void run_only_more(uint64_t ops)
 {
 	current->ops_wanted = current->cluster->client_ops + ops;
@@ -286,6 +313,13 @@ static void lull(struct run *r)
 	}
 }
 
+static void join(struct run *r)
+{
+	r->join_ops = UINT64_MAX;
+	cluster_note(r->cluster, "join");
+	joiner_begin(&r->joiner, r->cluster);
+}
+
 static void work(struct run *r)
 {
 	enter(r, "workload");
@@ -301,6 +335,8 @@ static void work(struct run *r)
 		check_stuck(r);
 		if (r->cluster->client_ops >= r->lull_ops && !r->cluster->failed)
 			lull(r);
+		if (r->cluster->client_ops >= r->join_ops && !r->cluster->failed)
+			join(r);
 		if (r->faults && !r->cluster->failed)
 			faults_step(r->faults);
 	}
@@ -330,13 +366,13 @@ static void look_at_all(struct run *r)
 {
 	if (r->cluster->failed)
 		return;
+	r->looking = true;
 	wait_for(r, are_even, REGISTER_LIMIT_NS);
 	if (!r->cluster->failed)
 		cluster_check_metads(r->cluster);
 	copies_look_at_all(r->copies);
 	for (unsigned i = CLUSTER_CHUNKD; i < r->cluster->first_client; i++)
 		law_look_at_extents(r->cluster, i, r->faults);
-	r->looking = true;
 	verify_start(r->verify);
 	wait_for(r, is_verified, VERIFY_LIMIT_NS);
 	if (!r->cluster->failed) {
@@ -382,20 +418,6 @@ static void stop_all(struct run *r)
 	for (unsigned i = 0; i < cluster_metads(r->cluster) && !r->cluster->failed; i++)
 		cluster_stop(r->cluster, cluster_metad_node(r->cluster, i));
 	wait_for(r, is_stopped, STOP_LIMIT_NS);
-}
-
-/* Power fails everywhere, and nothing stays but what was made durable. */
-static void lose_all(struct run *r)
-{
-	for (unsigned i = 0; i < r->cluster->node_count; i++) {
-		if (cluster_is_client(r->cluster, i))
-			continue;
-		sim_set_loss(r->cluster->nodes[i].io, SIM_LOSS_ALL);
-		cluster_crash(r->cluster, i);
-	}
-	for (unsigned i = 0; i < r->cluster->node_count && !r->cluster->failed; i++)
-		if (!cluster_is_client(r->cluster, i))
-			cluster_start_again(r->cluster, i);
 }
 
 static void restart_all(struct run *r)
@@ -538,7 +560,7 @@ bool run_print_last(int fd)
 void run_seed(const struct run_options *o, struct run_result *out)
 {
 	bool strict = o->mode == RUN_NO_FAULTS || o->mode == RUN_ONE;
-	struct run r = {.o = o, .phase = "start", .ops_wanted = o->ops, .lull_ops = UINT64_MAX};
+	struct run r = {.o = o, .phase = "start", .ops_wanted = o->ops, .lull_ops = UINT64_MAX, .join_ops = UINT64_MAX};
 	struct cluster_options c = {
 		.seed = o->seed,
 		.metads = o->metads,
@@ -561,6 +583,8 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	memset(out, 0, sizeof(*out));
 	if (o->seed % LULL_SEEDS == 2 && (o->mode == RUN_ALL || o->mode == RUN_NO_FAULTS))
 		r.lull_ops = o->ops / 2;
+	if (o->metads && (o->mode == RUN_SYNCS || (o->mode == RUN_ALL && o->seed % JOIN_SEEDS == 1)))
+		r.join_ops = o->ops * 3 / 4;
 	for (size_t i = 0; i < marks_count(); i++)
 		out->marks[i] = marks_hits(i);
 	out->seed = o->seed;

@@ -49,7 +49,7 @@ struct run_options {
 	X(chunks) /* looked at in the end, of files that were verified */      \
 	X(damaged_chunks)                                                      \
 	X(never_sealed)                                                        \
-	X(replays) /* of metad's log that gave the table that it had before */ \
+	X(replays) /* of metad's log that gave the rows that there were before */ \
 	X(crashes)                                                             \
 	X(stops)                                                               \
 	X(name_ops) /* of the history of names, which only groups have */      \
@@ -76,8 +76,10 @@ struct run_result {
 };
 
 void run_seed(const struct run_options *options, struct run_result *ret_result);
-/* For sim_stop_at_sync, with the number of the node: it crashes, and comes back soon. */
+/* For sim_stop_at_sync, with the number of the node: it crashes, and comes back at once. */
 void run_stopped(void *ctx);
+/* Likewise, and all other hosts but the clients' with it. */
+void run_all_stopped(void *ctx);
 /* The run at hand ends its workload after so many more operations, and looks at everything after the restart only. */
 void run_only_more(uint64_t ops);
 /* In a signal handler: what the run at hand did last. False: there is none. */
