@@ -10,6 +10,7 @@
 #include <string.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "common/base/sometimes.h"
 #include "metad/core.h"
 #include "metad/raft_links.h"
 #include "metad/replica/stall.h"
@@ -168,6 +169,8 @@ static void let_go(struct ledger *l, struct ledger_entry *entry)
 {
 	replica_withdraw(l->replica, &entry->submit);
 	list_remove(&entry->link);
+	if (entry->submit.index)
+		SOMETIMES(group_entry_in_doubt);
 	entry->done(entry, code_of(entry));
 }
 

@@ -14,6 +14,7 @@
 #include "metad/ledger.h"
 
 #include "common/base/check.h"
+#include "common/base/sometimes.h"
 #include "metad/raft_codec.h"
 #include "metad/raft_links.h"
 
@@ -283,6 +284,7 @@ static void promote(struct ledger *l, const struct ledger_view *view)
 		return;
 	l->promoting = true;
 	l->promotion.done = on_promoted;
+	SOMETIMES(group_learner_promoted);
 	ledger_change(l, &l->promotion, RAFT_PROMOTE, id, NULL);
 }
 

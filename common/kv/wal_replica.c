@@ -20,6 +20,7 @@
 #include <string.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "common/base/sometimes.h"
 #include "common/kv/wal_private.h"
 
 /* ---- open ---- */
@@ -378,6 +379,7 @@ void wal_cut(struct wal *wal, uint64_t from)
 	wal->next_index = from;
 	if (from > wal->built_index)
 		return;
+	SOMETIMES(wal_cut_of_written);
 	wal->built_index = from - 1;
 	if (wal->durable_index >= from)
 		wal->durable_index = from - 1;

@@ -3,6 +3,7 @@
 #include "metad/replica/replica_private.h"
 
 #include "common/base/check.h"
+#include "common/base/sometimes.h"
 
 /* ---- reads ---- */
 
@@ -124,8 +125,10 @@ void replica__yield(struct replica *r)
 	if (!replica_hangs(r) || r->core.role != RAFT_LEADER || r->transfer.to)
 		return;
 	to = stall_successor(&r->core, r->core.persisted, 0);
-	if (to)
-		(void)replica_transfer(r, to, yielded, r); /* stopped, or closing */
+	if (!to)
+		return;
+	SOMETIMES(replica_yields);
+	(void)replica_transfer(r, to, yielded, r); /* stopped, or closing */
 }
 
 /* ---- reports ---- */

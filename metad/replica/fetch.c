@@ -16,6 +16,7 @@
 #include <string.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "common/base/sometimes.h"
 
 enum { FETCH_ATTEMPTS = 8, FETCH_ASK_MS = 200, FETCH_ASK_MOST_MS = 2000, FETCH_WAIT_MS = 500, FETCH_WAIT_MOST_MS = 30000, FETCH_ALIVE_MS = PART_IDLE_MS / 6 };
 static const uint64_t ms_ns = 1000000;
@@ -285,6 +286,7 @@ static void open_new(struct replica *r)
 	}
 	r->saving = false;
 	r->counts.snapshots_installed++;
+	SOMETIMES(replica_snapshot_installed);
 	r->options.on_table(r->options.ctx, table_kv(r->table));
 	end_taken(r, index);
 	if (!r->closing)

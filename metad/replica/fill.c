@@ -3,6 +3,7 @@
 #include "metad/replica/replica_private.h"
 
 #include "common/base/check.h"
+#include "common/base/sometimes.h"
 
 static void read_done(struct wal_read *read, int code)
 {
@@ -159,6 +160,8 @@ static void fill_from_read(struct replica *r, struct fill *fill)
 	if (fill->reader.code == 0 && fill->reader.read.from == fill->message.append.prev_index + 1)
 		take_read(&fill->reader, &f);
 	r->counts.fills_read += f.count > 0;
+	if (f.count > 0)
+		SOMETIMES(replica_fed_from_log);
 	send_filled(r, &fill->message, &f);
 	wal_read_end(&fill->reader.read);
 }

@@ -200,7 +200,9 @@ static bool delay(struct faults *f)
 static bool stall(struct faults *f)
 {
 	unsigned node = faults__some_daemon(f);
-	uint64_t ns = faults__some_time(f, 10 * CLUSTER_MS, 2 * CLUSTER_S);
+	bool is_replica = cluster_is_metad(f->cluster, node) && f->cluster->options.metads;
+	/* One that leads hands over after three seconds. */
+	uint64_t ns = faults__some_time(f, 10 * CLUSTER_MS, (is_replica ? 10 : 2) * CLUSTER_S);
 
 	sim_disk_stall(faults__io_of(f, node), ns);
 	cluster_note(f->cluster, "stall %s for %u ms", f->cluster->nodes[node].name, (unsigned)(ns / CLUSTER_MS));

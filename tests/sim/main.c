@@ -23,10 +23,11 @@ enum {
 	RUN_LIMIT_S = 300, /* of real time: a loop without end */
 	HEAP_BYTES = 256 << 20,
 	HUGE_PAGE_BYTES = 2 << 20,
+	GROUP_SEEDS = 5, /* with --groups, one in so many has one */
 };
 
 struct settings {
-	bool help, transcript, shrink, hash, twice, lines, json, stop, points, all_points;
+	bool help, transcript, shrink, hash, twice, lines, json, stop, points, all_points, groups;
 	uint64_t seed, runs, ops, metads, parts, part;
 	const char *faults, *without, *events, *history;
 	enum run_mode mode;
@@ -59,6 +60,10 @@ static const struct opt table[] = {
 		.max = CLUSTER_METADS_MAX,
 		.arg = "N",
 		.help = "a group of so many metads; 0: one, that keeps one log"},
+	{.name = "groups",
+		.type = OPT_FLAG,
+		OPTION(groups),
+		.help = "instead: one seed in five has a group of three"},
 	{.name = "faults",
 		.type = OPT_STRING,
 		OPTION(faults),
@@ -119,6 +124,14 @@ static const struct opt table[] = {
 	{0},
 };
 
+static unsigned metads_of(const struct settings *s, uint64_t seed)
+{
+	struct rng rng;
+
+	rng_init(&rng, seed ^ 0x67726f757073);
+	return s->groups && rng_chance(&rng, 1, GROUP_SEEDS) ? CLUSTER_METADS_MAX : (unsigned)s->metads;
+}
+
 static uint64_t current_seed; /* for the signal handler */
 static const struct settings *current_settings;
 
@@ -126,8 +139,8 @@ static void print_replay(uint64_t seed, const struct settings *s)
 {
 	char line[512];
 	int n = snprintf(line, sizeof(line),
-		"replay: tests/sim/craton-sim --seed %llu --ops %llu --metads %llu --faults %s%s%s --transcript\n",
-		(unsigned long long)seed, (unsigned long long)s->ops, (unsigned long long)s->metads, s->faults, s->without ? " --without " : "",
+		"replay: tests/sim/craton-sim --seed %llu --ops %llu --metads %u --faults %s%s%s --transcript\n",
+		(unsigned long long)seed, (unsigned long long)s->ops, metads_of(s, seed), s->faults, s->without ? " --without " : "",
 		s->without ? s->without : "");
 
 	if (write(STDOUT_FILENO, line, (size_t)n) < 0)
@@ -151,7 +164,7 @@ static void run_one(const struct settings *s, uint64_t seed, FILE *events, FILE 
 	struct run_options o = {.seed = seed,
 		.ops = s->ops,
 		.mode = s->mode,
-		.metads = (unsigned)s->metads,
+		.metads = metads_of(s, seed),
 		.without = s->without_bits,
 		.transcript = s->transcript ? stdout : NULL,
 		.events = events,
