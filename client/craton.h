@@ -319,6 +319,8 @@ struct cr_member {
 	char role[16];  /* leader, follower, learner (catches up, does not vote yet), candidate, unknown */
 	char state[16]; /* up, down, unknown */
 	uint32_t supports; /* the greatest cluster version that its build knows; 0: not known just now */
+	/* Not 0: its metadata are others than those of who answers since some log entry behind `same` and up to `differs`. */
+	uint64_t same, differs;
 };
 struct cr_members {
 	uint64_t answered_by, leader; /* ids; leader 0: not known */

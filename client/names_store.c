@@ -101,7 +101,9 @@ static void take_member(struct cr_member *out, const Craton__MemberStatus *m)
 		.match = m->match,
 		.lag = m->lag,
 		.silent_ms = m->silent_ms,
-		.supports = m->supports};
+		.supports = m->supports,
+		.same = m->same,
+		.differs = m->differs};
 	snprintf(out->name, sizeof(out->name), "%s", m->name);
 	snprintf(out->address, sizeof(out->address), "%s", m->address);
 	snprintf(out->role, sizeof(out->role), "%s", m->role);

@@ -300,3 +300,8 @@ uint64_t metad__entry_rows(void *ctx, struct slice data)
 
 	return state_entry_rows(&md->state, data);
 }
+
+bool metad__digest(void *ctx, uint32_t *ret_digest)
+{
+	return state_digest(&((struct metad *)ctx)->state, ret_digest);
+}

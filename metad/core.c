@@ -367,6 +367,7 @@ static int open_ledger(struct metad *md, struct err *err)
 		.supports = md->options.supports,
 		.transform = md->options.transform,
 		.apply = metad__apply,
+		.digest = metad__digest,
 		.rows = metad__entry_rows,
 		.on_role = metad__on_role,
 		.on_table = metad__on_table,

@@ -151,6 +151,10 @@ static bool is_there(struct force *f, const char *name)
 /* Nothing is made here. */
 static int check_dir(struct force *f)
 {
+	if (is_there(f, "differs")) /* ledger_digest.c */
+		return err_set(&f->err, ERR_CORRUPT,
+			"the metadata in %s are not what most metads of the group had: choose another one, or restore a backup. If there is neither, remove "
+			"%s/differs: what is wrong in them is then what counts", f->o->dir, f->o->dir);
 	if (is_there(f, "log/meta"))
 		return 0;
 	if (is_there(f, "kv"))

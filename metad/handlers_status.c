@@ -357,9 +357,14 @@ static void reasons_group(struct metad *md, struct answer *a)
 		const struct ledger_member *m = &view.members[i];
 		char name[METAD_MEMBER_NAME_BYTES], addr[IO_ADDR_TEXT_BYTES] = "";
 
+		metad__member_name(md, m->id, name);
+		if (m->differs)
+			reason(a, "metad-differs", true,
+				"what log entries %llu to %llu changed on %s is not what they changed on the metad that leads: if it has stopped, replace it "
+				"(docs/groups.md), else start the metads that are down, so that most can say which is right",
+				(unsigned long long)m->same + 1, (unsigned long long)m->differs, name);
 		if (m->state != LEDGER_MEMBER_DOWN)
 			continue;
-		metad__member_name(md, m->id, name);
 		if (m->addr.family)
 			io_addr_format(&m->addr, addr);
 		reason(a, "metad-down", false, "%s at %s does not answer the metad that leads: start it again, or look at its log", name, addr);

@@ -146,6 +146,7 @@ static int finish_founding(const struct ledger *l, struct err *err)
 static void ledger_free(struct ledger *l)
 {
 	memset(l->secret, 0, sizeof(l->secret));
+	mem_free(l->dir);
 	mem_free(l);
 }
 
@@ -157,6 +158,7 @@ int ledger_open(struct io *io, const struct ledger_options *options, struct ledg
 	l->io = io;
 	l->options = *options;
 	l->group = *options->group;
+	l->dir = mem_strdup(options->dir);
 	memcpy(l->secret, options->secret, sizeof(l->secret));
 	l->options.group = &l->group;
 	list_init(&l->entries);

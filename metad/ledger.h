@@ -17,6 +17,7 @@
 #include "common/kv/journal.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/rpc.h"
+#include "metad/digests.h"
 #include "metad/metad.h"
 #include "metad/replica/replica.h"
 
@@ -62,6 +63,8 @@ struct ledger_options {
 	const struct rpc_transform *transform;
 	/* entry: NULL if it was not submitted here, or nobody waits for it any more. A failure ends the ledger. */
 	int (*apply)(void *ctx, struct kv *kv, struct slice data, struct ledger_entry *entry, struct err *err);
+	/* Of a group: of all changes of rows up to the last entry that was applied; false: there is none yet. */
+	bool (*digest)(void *ctx, uint32_t *ret_digest);
 	/* Of a group: rows that apply of this may write at most, derived ones counted. */
 	uint64_t (*rows)(void *ctx, struct slice data);
 	/* Told before entries of one that leads no longer are done. From inside ledger_start, if there is one log. */
@@ -130,6 +133,8 @@ struct ledger_member {
 	uint64_t match;     /* that is durable there; 0: not known */
 	uint64_t answered;  /* the last probe of a leader (raft_peer.read_seq) that it has answered; of itself: any */
 	uint16_t supports;  /* the greatest cluster version that its build supports, as it has said within LINK_HEARD_MS; 0: not known */
+	/* Its rows are others than those here since some entry behind `same` and up to `differs`; 0: that is not known of it. */
+	uint64_t same, differs;
 };
 
 struct ledger_view {
@@ -186,6 +191,7 @@ void ledger_handle_raft(struct ledger *ledger, struct rpc_req *req);
 struct ledger {
 	struct io *io;
 	struct ledger_options options;
+	char *dir;
 	struct metad_group group;
 	struct ledger_role role;
 	struct journal *journal; /* one log */
@@ -196,12 +202,13 @@ struct ledger {
 	struct list changes;     /* likewise, of the group itself */
 	struct ledger_change promotion;
 	struct replica_read ask; /* for those that ask first */
-	struct io_op look; /* a leader's, at those that catch up */
+	struct digests digests;
+	struct io_op look; /* a leader's, at those that catch up; at what all say of their rows */
 	uint64_t look_last; /* last index, when it looked last */
 	struct ledger_change move;
 	struct io_addr own; /* where others find this replica; family 0: only the log says it */
 	uint32_t knocks;
-	bool promoting, moving, asking, waits, closing, links_closed;
+	bool promoting, moving, asking, waits, closing, links_closed, failed;
 	bool resigned;
 	uint64_t leads_since_ns; /* what was heard before it says nothing of who is silent */
 	struct {
@@ -224,6 +231,11 @@ void ledger__group_abandon(struct ledger *l);
 void ledger__group_resign(struct ledger *l);
 bool ledger__group_hand_over(struct ledger *l);
 void ledger__finish_close(struct ledger *l);
+void ledger__digest_applied(struct ledger *l, uint64_t index);
+void ledger__digest_said(struct ledger *l, uint64_t from, const struct digests_mark *said);
+void ledger__digest_look(struct ledger *l);
+/* ERR_CORRUPT: the rows in `dir` are not those of the group, as was found before. */
+int ledger__digest_check(struct ledger *l, struct err *err);
 void ledger__members_start(struct ledger *l);
 void ledger__members_role(struct ledger *l);
 void ledger__members_close(struct ledger *l); /* ledger__group_quiet is called when the last look has ended */

@@ -133,10 +133,11 @@ static int on_apply(
 	void *ctx, struct kv *kv, uint64_t index, uint64_t term, enum body_kind kind, struct slice data, struct err *err)
 {
 	struct ledger *l = ctx;
+	int rc = kind == BODY_COMMANDS ? l->options.apply(l->options.ctx, kv, data, entry_of(l, index, term), err) : 0;
 
-	if (kind != BODY_COMMANDS)
-		return 0;
-	return l->options.apply(l->options.ctx, kv, data, entry_of(l, index, term), err);
+	if (!rc)
+		ledger__digest_applied(l, index);
+	return rc;
 }
 
 static uint64_t on_rows(void *ctx, enum body_kind kind, struct slice data)
@@ -229,6 +230,7 @@ static void on_table(void *ctx, struct kv *kv)
 {
 	struct ledger *l = ctx;
 
+	digests_init(&l->digests);
 	l->options.on_table(l->options.ctx, kv);
 }
 
@@ -236,6 +238,7 @@ static void on_stop(void *ctx, int code, const char *text)
 {
 	struct ledger *l = ctx;
 
+	l->failed = true;
 	l->role.leads = false;
 	l->options.on_fatal(l->options.ctx, code, text);
 }
@@ -279,6 +282,11 @@ static struct io_addr own_addr(const struct ledger *l)
 	return (struct io_addr){0};
 }
 
+static void on_said(void *ctx, uint64_t from, const struct digests_mark *digest)
+{
+	ledger__digest_said(ctx, from, digest);
+}
+
 static void open_links(struct ledger *l)
 {
 	const struct raft_links_options o = {.self = l->options.self,
@@ -288,6 +296,7 @@ static void open_links(struct ledger *l)
 		.own = l->own,
 		.supports = l->options.supports,
 		.invited = on_invited,
+		.said = on_said,
 		.ctx = l};
 
 	l->links = raft_links_new(l->io, &o);
@@ -333,7 +342,9 @@ int ledger__group_open(struct ledger *l, struct err *err)
 	o.found = l->group.found ? &config : NULL;
 	memcpy(o.cluster, l->options.cluster.bytes, sizeof(o.cluster));
 	io_random(l->io, &o.raft.seed, sizeof(o.raft.seed));
-	rc = replica_open(l->io, &o, &l->replica, err);
+	rc = ledger__digest_check(l, err);
+	if (!rc)
+		rc = replica_open(l->io, &o, &l->replica, err);
 	if (rc)
 		return rc;
 	if (l->group.found && replica_was_led(l->replica)) {

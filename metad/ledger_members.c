@@ -35,6 +35,7 @@ static void view_of_one(const struct ledger *l, struct ledger_view *view)
 static void see(const struct ledger *l, const struct raft_core *core, struct ledger_member *m, const struct raft_peer *peer)
 {
 	uint64_t heard_ns, now_ns = io_now_ns(l->io);
+	const struct digests_member *known;
 
 	if (m->id == core->options.id) {
 		m->state = LEDGER_MEMBER_UP;
@@ -42,6 +43,11 @@ static void see(const struct ledger *l, const struct raft_core *core, struct led
 		m->answered = UINT64_MAX;
 		m->supports = l->options.supports;
 		return;
+	}
+	known = digests_member(&l->digests, m->id);
+	if (known && known->differs) {
+		m->same = known->agreed;
+		m->differs = known->differs;
 	}
 	heard_ns = l->links ? raft_links_heard_ns(l->links, m->id) : 0;
 	m->supports = l->links ? raft_links_supports(l->links, m->id) : 0;
@@ -348,6 +354,7 @@ static void on_look(struct io_op *op)
 		return;
 	if (l->role.leads)
 		ask_again(l);
+	ledger__digest_look(l);
 	ledger_view(l, &view);
 	if (l->role.leads) {
 		promote(l, &view);

@@ -89,6 +89,8 @@ static void fill_member(struct metad *md, struct answer *a, const struct ledger_
 	out->lag = m->match < view->last ? view->last - m->match : 0;
 	out->silent_ms = m->silent_ms;
 	out->supports = m->supports;
+	out->same = m->same;
+	out->differs = m->differs;
 }
 
 static void answer(struct metad *md, struct rpc_req *req, int status, const char *error)

@@ -94,6 +94,7 @@ struct packing {
 	Craton__RaftSnapshot snapshot;
 	Craton__RaftAsk ask;
 	Craton__RaftPart part;
+	Craton__RaftDigest digest;
 	Craton__RaftConfig config;
 	Craton__RaftMember members[RAFT_MEMBERS_MAX], *member_list[RAFT_MEMBERS_MAX];
 	Craton__RaftRun runs[RAFT_MESSAGE_RUNS_MAX], *run_list[RAFT_MESSAGE_RUNS_MAX];
@@ -235,6 +236,15 @@ static void pack_invitation(struct packing *p, const struct raft_letter *l)
 	p->letter.challenge = bytes_of(l->challenge, RAFT_NONCE_BYTES);
 }
 
+static void pack_digest(struct packing *p, const struct digests_mark *digest)
+{
+	craton__raft_digest__init(&p->digest);
+	p->digest.index = digest->index;
+	p->digest.crc = digest->crc;
+	p->digest.settled = digest->settled;
+	p->letter.digest = &p->digest;
+}
+
 int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_t *ret_len)
 {
 	struct packing *p = MEM_NEW(struct packing);
@@ -244,6 +254,8 @@ int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_
 	craton__raft_letter__init(&p->letter);
 	p->letter.place = place_of(letter->place);
 	p->letter.supports = letter->supports;
+	if (letter->digest.index)
+		pack_digest(p, &letter->digest);
 	if (letter->kind == RAFT_LETTER_MESSAGE)
 		pack_message(p, letter);
 	else if (letter->kind == RAFT_LETTER_ASK)
@@ -404,6 +416,8 @@ static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
 	if (unpack_place(&from->place, l->place) || from->supports > UINT16_MAX)
 		return ERR_PROTO;
 	l->supports = (uint16_t)from->supports;
+	if (from->digest)
+		l->digest = (struct digests_mark){from->digest->index, from->digest->crc, from->digest->settled};
 	switch (from->type) {
 	case TYPE_ASK:
 		if (!from->ask)

@@ -38,6 +38,7 @@ struct raft_links {
 	struct replica *replica;
 	uint8_t place[RAFT_PLACE_BYTES]; /* of this one */
 	uint8_t nonce[RAFT_NONCE_BYTES]; /* likewise, of this start */
+	struct digests_mark digest; /* likewise; index 0: letters say nothing of it */
 	struct link *members[LINKS_MAX];
 	struct codec_arena arena;
 	struct raft_letter letter; /* the one that came */
@@ -115,6 +116,11 @@ uint16_t raft_links_supports(const struct raft_links *links, uint64_t id)
 		if (links->members[i] && links->members[i]->id == id)
 			return is_heard(links, links->members[i]) ? links->members[i]->supports : 0;
 	return 0;
+}
+
+void raft_links_say(struct raft_links *links, const struct digests_mark *digest)
+{
+	links->digest = *digest;
 }
 
 static bool says_itself(const struct raft_links *links, const struct link *link)
@@ -375,6 +381,7 @@ static struct raft_letter *letter_new(const struct raft_links *links, enum raft_
 	letter->from = links->options.id;
 	letter->to = to;
 	letter->supports = links->options.supports;
+	letter->digest = links->digest;
 	memcpy(letter->place, links->place, RAFT_PLACE_BYTES);
 	return letter;
 }
@@ -527,6 +534,8 @@ static void give(struct raft_links *links)
 	}
 	if (l->kind == RAFT_LETTER_KNOCK)
 		return; /* its place is what it says */
+	if (l->digest.index && links->options.said)
+		links->options.said(links->options.ctx, l->from, &l->digest);
 	if (l->kind == RAFT_LETTER_MESSAGE)
 		replica_receive(links->replica, &l->message, l->bodies, l->count);
 	else if (l->kind == RAFT_LETTER_ASK)

@@ -35,6 +35,8 @@ struct raft_links_options {
 	uint16_t supports;  /* the greatest cluster version that this build supports */
 	/* A member that leads invites this replica, which nobody is attached to yet: 0, or why it does not come. Not `now`: would it? */
 	int (*invited)(void *ctx, bool now);
+	/* NULL, or a letter came that says the digest of its sender's rows. */
+	void (*said)(void *ctx, uint64_t from, const struct digests_mark *digest);
 	void *ctx;
 };
 
@@ -78,6 +80,8 @@ bool raft_links_said(const struct raft_links *links, uint64_t id, struct io_addr
 
 /* The greatest cluster version that the member's build supports, as the last letter said; 0: none has come of late. */
 uint16_t raft_links_supports(const struct raft_links *links, uint64_t id);
+/* What letters say from now on of the rows here; index 0: nothing. */
+void raft_links_say(struct raft_links *links, const struct digests_mark *digest);
 /* When the last letter of the member came (of io_now_ns); 0: none has. */
 uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id);
 

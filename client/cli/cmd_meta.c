@@ -204,7 +204,7 @@ const struct cli_command cmd_meta = {
 	           "With --group they are those of replica 1 of a new group, which others are added to. docs/DEPLOY.md says what else follows.\n"
 	           "JSON: ls, add, remove, transfer, snapshot: answered_by, leader, term, commit, next_id, cluster_version, replicas [id, name, address,\n"
 	           "role (leader|follower|learner|candidate|unknown), state (up|down|unknown), term, applied, match, lag, silent_ms, supports (cluster\n"
-	           "version, at most; 0: not known)]; backup: file, bytes, rows, applied_index; restore: text.\n\n"
+	           "version, at most; 0: not known), same, differs (not 0: its metadata differ since some entry between these)]; backup: file, bytes, rows, applied_index; restore: text.\n\n"
 	           "Examples:\n"
 	           "  craton meta ls\n"
 	           "  craton meta ls --json | jq '.replicas[] | select(.state != \"up\")'\n"

@@ -48,6 +48,8 @@ static void member_json(struct json *j, const struct cr_member *m)
 	json_u64(j, "lag", m->lag);
 	json_u64(j, "silent_ms", m->silent_ms);
 	json_u64(j, "supports", m->supports);
+	json_u64(j, "same", m->same);
+	json_u64(j, "differs", m->differs);
 	json_end_object(j);
 }
 
@@ -82,6 +84,14 @@ static void print_member(const struct cr_member *m)
 	       (unsigned long long)m->applied, (unsigned long long)m->lag, supports, silent);
 }
 
+static void print_differs(const struct cr_members *members, const struct cr_member *m)
+{
+	if (m->differs)
+		printf("%s: what entries %llu to %llu changed there is not what they changed on metad-%llu: whoever has other metadata than most stops, and "
+		       "is replaced (docs/groups.md)\n", m->name, (unsigned long long)m->same + 1, (unsigned long long)m->differs,
+		       (unsigned long long)members->answered_by);
+}
+
 /* What it waits for, if it is not at what the newest build knows. */
 static void print_version(const struct cr_members *members)
 {
@@ -100,6 +110,8 @@ static void print_text(const struct cr_members *members)
 	printf("%-10s %-21s %-9s %-7s %8s %10s %10s %8s\n", "METAD", "ADDRESS", "ROLE", "STATE", "TERM", "APPLIED", "LAG", "SUPPORTS");
 	for (uint32_t i = 0; i < members->count; i++)
 		print_member(&members->members[i]);
+	for (uint32_t i = 0; i < members->count; i++)
+		print_differs(members, &members->members[i]);
 	print_version(members);
 	if (!members->leader && members->answered_by)
 		printf("nobody leads, as far as metad-%llu knows: most of them must be up, and reach each other\n",

@@ -55,6 +55,11 @@ static void on_fatal(void *ctx, int code, const char *text)
 	replica__stop(ctx, code, text);
 }
 
+void replica_fail(struct replica *r, int code, const char *text)
+{
+	replica__stop(r, code, text);
+}
+
 /* ---- start ---- */
 
 static void on_timer(struct io_op *op);

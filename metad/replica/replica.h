@@ -118,6 +118,8 @@ int replica_open(struct io *io, const struct replica_options *options, struct re
 bool replica_was_led(const struct replica *replica);
 /* Of one that was not started: it neither founds a group nor has it ever said anything in one. */
 bool replica_is_blank(const struct replica *r);
+/* The layer above cannot go on: as if log or table had failed. */
+void replica_fail(struct replica *r, int code, const char *text);
 /* Takes part in the group: a founder writes its first entry. */
 void replica_start(struct replica *r);
 /* For a start that failed elsewhere: of one that was not started. Frees at once. */

@@ -11,7 +11,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include "common/base/check.h"
+#include "common/base/crc32c.h"
 #include "metad/state/dirs.h"
+
+#define DELETED (1u << 31)
 
 void state__fault(struct state *s, const char *fmt, ...)
 {
@@ -27,15 +30,33 @@ void state__fault(struct state *s, const char *fmt, ...)
 		"metadata are damaged: %s; this replica stops, restore its directory from a copy", text);
 }
 
+/*
+ * One more change (docs/FORMATS.md): what kind it is and how long its parts are, then these. Each step can be undone, so digests that differed before
+ * it do so behind it, if it is the same.
+ */
+static void digest_add(struct state *s, const struct state_key *key, uint32_t kind, const uint8_t *value, size_t len)
+{
+	struct slice bytes = state_key_slice(key);
+	uint32_t digest = s->meta.digest ^ (kind | (uint32_t)bytes.len << 20 | (uint32_t)len);
+
+	digest = crc32c_extend(digest, bytes.data, bytes.len);
+	s->meta.digest = crc32c_extend(digest, value, len);
+	s->meta_dirty = true;
+}
+
 void state__put(struct state *s, const struct state_key *key, const uint8_t *value, size_t len)
 {
 	s->rows_changed++;
+	if (s->meta.version >= STATE_CLUSTER_DIGEST)
+		digest_add(s, key, 0, value, len);
 	kv_put(s->kv, state_key_slice(key), slice_of(value, len));
 }
 
 void state__del(struct state *s, const struct state_key *key)
 {
 	s->rows_changed++;
+	if (s->meta.version >= STATE_CLUSTER_DIGEST)
+		digest_add(s, key, DELETED, NULL, 0);
 	kv_del(s->kv, state_key_slice(key));
 }
 
@@ -183,16 +204,30 @@ static void run_command(struct state *s, const struct state_cmd *cmd, struct sta
 	CHECK_UNREACHABLE(); /* state_cmd_decode knows no others */
 }
 
+/* Its own change is in the digest that it ends with, but for that: a CRC that goes through itself forgets what was before. */
 static void write_meta(struct state *s)
 {
 	uint8_t value[STATE_ROW_BYTES];
 	struct state_key key;
+	size_t len;
 
 	if (!s->meta_dirty)
 		return;
 	state_key_table(&key, STATE_TABLE_META);
-	state__put(s, &key, value, state_meta_encode(&s->meta, value));
+	len = state_meta_encode(&s->meta, value);
+	if (s->meta.version >= STATE_CLUSTER_DIGEST) {
+		digest_add(s, &key, 0, value, len - sizeof(s->meta.digest));
+		len = state_meta_encode(&s->meta, value);
+	}
+	s->rows_changed++;
+	kv_put(s->kv, state_key_slice(&key), slice_of(value, len));
 	s->meta_dirty = false;
+}
+
+bool state_digest(const struct state *s, uint32_t *ret_digest)
+{
+	*ret_digest = s->meta.digest;
+	return s->formatted && s->meta.version >= STATE_CLUSTER_DIGEST;
 }
 
 /* What commands may leave unset; the arrays are not cleared, `count` says how much of them counts. */

@@ -9,13 +9,13 @@
 #include "common/base/cursor.h"
 #include "common/base/err.h"
 #include "common/code/ec.h"
+#include "metad/state/cmd.h"
 
 enum {
 	ROW_VERSION = 1,
 	BLOCK_VERSION = 2,       /* 1 had neither the counter of incarnations nor the time of the commit */
 	DISK_VERSION = 2,        /* 1 had neither the time of going down nor that of being taken out */
-	META_VERSION = 3,        /* 1 had no next session; 3 has the fields of 2, from cluster version META_GATED on */
-	META_GATED = 4,
+	META_VERSION = 4,        /* 1 had no next session; 3 has the fields of 2; 4 has the digest */
 	INODE_VERSION = 2,       /* 1 had neither lease, holes, tail nor attributes */
 	MAINTENANCE_VERSION = 2, /* 1 had no number of restores */
 	CHUNK_PRESENT = 1,
@@ -105,7 +105,9 @@ static void get_policy(struct rcursor *r, struct state_policy *p)
 
 static uint8_t meta_version(const struct state_meta *row)
 {
-	return row->version >= META_GATED ? META_VERSION : META_VERSION - 1;
+	if (row->version >= STATE_CLUSTER_DIGEST)
+		return META_VERSION;
+	return row->version >= STATE_CLUSTER_GATED ? 3 : 2;
 }
 
 size_t state_meta_encode(const struct state_meta *row, uint8_t out[STATE_ROW_BYTES])
@@ -132,6 +134,8 @@ size_t state_meta_encode(const struct state_meta *row, uint8_t out[STATE_ROW_BYT
 		wcursor_bytes(&w, row->token_keys[i].salt, STATE_SALT_BYTES);
 		wcursor_u64(&w, row->token_keys[i].created_ms);
 	}
+	if (row->version >= STATE_CLUSTER_DIGEST)
+		wcursor_u32(&w, row->digest);
 	return row_end(&w);
 }
 
@@ -164,6 +168,7 @@ int state_meta_decode(struct slice value, struct state_meta *ret_row)
 		rcursor_copy(&r, ret_row->token_keys[i].salt, STATE_SALT_BYTES);
 		ret_row->token_keys[i].created_ms = rcursor_u64(&r);
 	}
+	ret_row->digest = version >= 4 ? rcursor_u32(&r) : 0;
 	return row_close(&r,
 		(version == meta_version(ret_row) || version == 1) && ret_row->floor <= ret_row->next_block &&
 			ret_row->token_keys[0].id != 0);

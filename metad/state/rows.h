@@ -47,6 +47,7 @@ struct state_meta {
 	uint64_t pending_bytes;                              /* raw bytes of orphans and gc rows */
 	uint64_t next_session;
 	struct state_token_key token_keys[STATE_TOKEN_KEYS]; /* newest first */
+	uint32_t digest; /* of all changes of rows since the cluster version that has it (state_digest) */
 };
 
 enum {

@@ -176,6 +176,11 @@ uint32_t state_cmd_rows(const struct state_cmd *cmd);
 uint32_t state_cmd_derived_rows(const struct state_cmd *cmd);
 /* As how many of them the row of its session counts, which grows by the replies that its client still waits for. */
 uint32_t state_session_rows(const struct state *s, const struct state_request *request);
+/*
+ * Of every change of a row that entries have made since the cluster version that has it, in order: replicas that have applied the same entries have the
+ * same. It is a part of the rows: it goes on over restarts, and with snapshots. False: the cluster version has none.
+ */
+bool state_digest(const struct state *s, uint32_t *ret_digest);
 /* The most rows that apply of this entry writes, all of these together. What is malformed is for apply to say. */
 uint64_t state_entry_rows(struct state *s, struct slice bytes);
 

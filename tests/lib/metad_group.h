@@ -14,6 +14,7 @@ static const uint64_t s_ns = 1000000000;
 
 static struct metad_bed beds[METADS_MAX];
 static int bed_count; /* METADS founders, and those that were added */
+static bool bed_gone[METADS_MAX]; /* no members any more; down for good */
 static struct sim *sim;
 
 /* ---- the group ---- */
@@ -77,10 +78,19 @@ static inline struct metad_bed *follower(void)
 	return b == &beds[0] ? &beds[1] : &beds[0];
 }
 
+static inline struct metad_bed *third(const struct metad_bed *b, const struct metad_bed *other)
+{
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != b && &beds[i] != other)
+			return &beds[i];
+	ck_abort();
+}
+
 static inline void open_group(uint64_t seed)
 {
 	sim = sim_new(&(struct sim_options){.seed = seed});
 	bed_count = METADS;
+	memset(bed_gone, 0, sizeof(bed_gone));
 	metad_bed_open_group(beds, METADS, sim, PORT);
 }
 
@@ -138,9 +148,13 @@ static inline uint32_t digest(struct metad_bed *b)
 
 static inline bool are_equal(void *ctx)
 {
+	const struct metad_bed *b = leader();
+
 	(void)ctx;
+	if (!b)
+		return false;
 	for (int i = 0; i < bed_count; i++)
-		if (!is_up(&beds[i]) || !beds[i].md->state.kv || ledger_applied(beds[i].md->ledger) != ledger_applied(beds[0].md->ledger))
+		if (!bed_gone[i] && (!is_up(&beds[i]) || !beds[i].md->state.kv || ledger_applied(beds[i].md->ledger) != ledger_applied(b->md->ledger)))
 			return false;
 	return true;
 }
@@ -148,8 +162,9 @@ static inline bool are_equal(void *ctx)
 static inline void check_equal(void)
 {
 	ck_assert(sim_run(sim, are_equal, NULL, sim_now_ns(sim) + 60 * s_ns));
-	for (int i = 1; i < bed_count; i++)
-		ck_assert_uint_eq(digest(&beds[i]), digest(&beds[0]));
+	for (int i = 0; i < bed_count; i++)
+		if (!bed_gone[i])
+			ck_assert_uint_eq(digest(&beds[i]), digest(leader()));
 }
 
 /* ---- calls ---- */
@@ -235,6 +250,55 @@ static inline const char *number(const struct metad_bed *b)
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)b->options.group.id);
 	return text;
+}
+
+/* What is answered when the leader is asked to do that. */
+static inline const Craton__MembersReply *ask_members(uint32_t action, const struct metad_bed *whom)
+{
+	Craton__MembersRequest req = CRATON__MEMBERS_REQUEST__INIT;
+	struct metad_bed *b = wait_leader();
+	char addr[IO_ADDR_TEXT_BYTES] = "";
+
+	if (whom)
+		io_addr_format(&whom->options.listen, addr);
+	req.action = action;
+	req.member = addr;
+	bed_call(b, &rpc_metad_members, &req.base);
+	ck_assert_ptr_nonnull(b->reply);
+	return (const Craton__MembersReply *)b->reply;
+}
+
+/* metad-4 waits to be added. */
+static inline struct metad_bed *start_joiner(uint16_t supports)
+{
+	struct metad_bed *b = &beds[bed_count++];
+
+	metad_bed_make(b, sim, (uint64_t)bed_count, PORT);
+	b->client_io = beds[0].client_io;
+	b->options.group.members = beds[0].options.group.members;
+	b->options.group.join = true;
+	b->options.supports = supports;
+	metad_bed_start(b);
+	return b;
+}
+
+static inline bool all_are_equal_voters(void *ctx)
+{
+	const struct raft_core *core = replica_core(wait_leader()->md->ledger->replica);
+
+	for (uint32_t i = 0; i < core->config.count; i++)
+		if (!core->config.members[i].voter)
+			return false;
+	return core->config.count == (uint32_t)bed_count && are_equal(ctx);
+}
+
+static inline void add(struct metad_bed *b)
+{
+	metad_bed_silence(b, 1000); /* connections to who was there before have gone */
+	ck_assert_str_eq(ask_members(ADD, b)->error, "");
+	for (int i = 0; i < 600 && !all_are_equal_voters(NULL); i++)
+		metad_bed_silence(b, 100);
+	ck_assert(all_are_equal_voters(NULL));
 }
 
 #endif

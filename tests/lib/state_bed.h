@@ -115,19 +115,28 @@ static inline int state_bed_run(struct state_bed *b)
 	return b->res.status;
 }
 
-static inline uint64_t state_bed_digest(struct kv *kv)
+/* all: else but for what the meta row says of the changes on the way there. */
+static inline uint64_t state_bed_rows(struct kv *kv, bool all)
 {
 	uint64_t digest = 0, rows = 0;
 	struct kv_scan scan;
 
 	for (kv_seek(kv, &scan, slice_of(NULL, 0)); kv_scan_valid(&scan); kv_scan_next(&scan), rows++) {
 		uint32_t crc = crc32c(scan.key.data, scan.key.len);
+		size_t len = scan.value.len;
 
-		crc = crc32c_extend(crc, scan.value.data, scan.value.len);
+		if (!all && scan.key.data[0] == STATE_TABLE_META && scan.value.data[0] >= 4)
+			len -= sizeof(((struct state_meta *)0)->digest);
+		crc = crc32c_extend(crc, scan.value.data, len);
 		digest = digest * 1099511628211u + crc;
 	}
 	kv_scan_end(&scan);
 	return digest ^ rows << 48;
+}
+
+static inline uint64_t state_bed_digest(struct kv *kv)
+{
+	return state_bed_rows(kv, true);
 }
 
 static inline void state_bed_open(struct state_bed *b)
@@ -200,7 +209,7 @@ static inline void state_bed_replay(struct state_bed *b, const char *dir, bool t
 			state_bed_settle(copy);
 	}
 	state_bed_settle(copy);
-	ck_assert_uint_eq(state_bed_digest(copy), state_bed_digest(b->kv));
+	ck_assert_uint_eq(state_bed_rows(copy, !together), state_bed_rows(b->kv, !together));
 	state_close(s);
 	mem_free(s);
 	mem_free(joined);

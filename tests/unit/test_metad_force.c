@@ -318,6 +318,10 @@ START_TEST(test_what_is_damaged_is_not_forced)
 
 	lose_majority(42);
 	stop(left);
+	ck_assert_int_eq(io_write_file(left->server_io, "/metad/differs", "x", 1, 0600), 0);
+	ck_assert_int_eq(ask(), ERR_CORRUPT);
+	ck_assert_ptr_nonnull(strstr(forced_text, "not what most metads of the group had"));
+	ck_assert_int_eq(io_unlink(left->server_io, "/metad/differs"), 0);
 	ck_assert_int_eq(sim_flip_bit(left->server_io, segment, 100, 1), 0);
 	ck_assert_int_eq(sim_read_raw(left->server_io, segment, before, sizeof(before), 0), sizeof(before));
 	ck_assert_int_eq(ask(), ERR_CORRUPT);

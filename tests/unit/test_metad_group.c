@@ -553,14 +553,6 @@ END_TEST
 
 /* ---- changes of the group ---- */
 
-static struct metad_bed *third(const struct metad_bed *b, const struct metad_bed *other)
-{
-	for (int i = 0; i < METADS; i++)
-		if (&beds[i] != b && &beds[i] != other)
-			return &beds[i];
-	ck_abort();
-}
-
 /* It is heard of for three seconds after its death; without another one the group would have no majority until it is back. */
 START_TEST(test_removal_next_to_one_just_dead)
 {

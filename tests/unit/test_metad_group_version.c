@@ -10,6 +10,7 @@ static void open_group_of(uint64_t seed, const uint16_t supports[METADS])
 {
 	sim = sim_new(&(struct sim_options){.seed = seed});
 	bed_count = METADS;
+	memset(bed_gone, 0, sizeof(bed_gone));
 	metad_bed_make_group(beds, METADS, sim, PORT);
 	for (int i = 0; i < METADS; i++) {
 		beds[i].options.supports = supports[i];
@@ -137,56 +138,6 @@ static bool slots_are_done(void *ctx)
 	return true;
 }
 
-/* ---- members ---- */
-
-/* metad-4 waits to be added. */
-static struct metad_bed *start_joiner(uint16_t supports)
-{
-	struct metad_bed *b = &beds[bed_count++];
-
-	metad_bed_make(b, sim, (uint64_t)bed_count, PORT);
-	b->client_io = beds[0].client_io;
-	b->options.group.members = beds[0].options.group.members;
-	b->options.group.join = true;
-	b->options.supports = supports;
-	metad_bed_start(b);
-	return b;
-}
-
-/* What is answered when the leader is asked to do that. */
-static const Craton__MembersReply *ask_members(uint32_t action, const struct metad_bed *whom)
-{
-	Craton__MembersRequest req = CRATON__MEMBERS_REQUEST__INIT;
-	struct metad_bed *b = wait_leader();
-	char addr[IO_ADDR_TEXT_BYTES] = "";
-
-	if (whom)
-		io_addr_format(&whom->options.listen, addr);
-	req.action = action;
-	req.member = addr;
-	bed_call(b, &rpc_metad_members, &req.base);
-	ck_assert_ptr_nonnull(b->reply);
-	return (const Craton__MembersReply *)b->reply;
-}
-
-static bool all_are_equal_voters(void *ctx)
-{
-	const struct raft_core *core = replica_core(wait_leader()->md->ledger->replica);
-
-	for (uint32_t i = 0; i < core->config.count; i++)
-		if (!core->config.members[i].voter)
-			return false;
-	return core->config.count == (uint32_t)bed_count && are_equal(ctx);
-}
-
-static void add(struct metad_bed *b)
-{
-	ck_assert_str_eq(ask_members(ADD, b)->error, "");
-	for (int i = 0; i < 600 && !all_are_equal_voters(NULL); i++)
-		metad_bed_silence(b, 100);
-	ck_assert(all_are_equal_voters(NULL));
-}
-
 /* ---- tests ---- */
 
 /* One after the other, leaders too. */
@@ -237,6 +188,23 @@ START_TEST(test_rises_under_load)
 	ck_assert(sim_run(sim, slots_are_done, NULL, sim_now_ns(sim) + 10 * s_ns));
 	wait_version(NEW);
 	close_and_check();
+}
+END_TEST
+
+/* Who writes the first entry may not have heard all of them. */
+START_TEST(test_founders_of_two_builds)
+{
+	for (int older = 0; older < METADS; older++) {
+		uint16_t supports[METADS] = {NEW, NEW, NEW};
+
+		supports[older] = OLD;
+		open_group_of(40 + (uint64_t)older, supports);
+		work();
+		check_stays_at(OLD);
+		replace(&beds[older], NEW);
+		wait_version(NEW);
+		close_and_check();
+	}
 }
 END_TEST
 
@@ -308,41 +276,64 @@ static bool has_failed(void *ctx)
 	return ((struct metad_bed *)ctx)->fatal != 0;
 }
 
-/* A metad of a group that was raised is replaced by the build before: it says what to do, and has applied nothing that it does not know. */
-START_TEST(test_older_build_comes_back)
+/* NULL: none has applied it yet. */
+static struct metad_bed *raised_follower(void)
+{
+	for (int i = 0; i < METADS; i++)
+		if (&beds[i] != leader() && version_of(&beds[i]) == NEW)
+			return &beds[i];
+	return NULL;
+}
+
+static void check_stopped(int code, const char *text)
+{
+	ck_assert_int_eq(code, ERR_VERSION);
+	ck_assert_msg(strstr(text, "use a newer binary"), "%s", text);
+}
+
+/* A metad of a group that was just raised is replaced by the build before. True: its log has the raise, its table not yet. */
+static bool comes_back(uint64_t seed)
 {
 	struct metad_bed *b;
 	struct err err = {0};
+	bool by_log;
 
-	open_old_group(6);
+	open_old_group(seed);
 	work();
 	for (int i = 0; i < METADS; i++)
 		replace(&beds[i], NEW);
-	b = follower();
-	for (int i = 0; i < 10000 && version_of(b) == OLD; i++)
-		metad_bed_silence(b, 1);
-	ck_assert_uint_eq(version_of(b), NEW);
-	crash(b); /* its log has the raise, its table not yet */
+	while (!(b = raised_follower()))
+		metad_bed_silence(&beds[0], 1);
+	crash(b);
 	b->options.supports = OLD;
-	restart(b);
-	ck_assert(sim_run(sim, has_failed, b, sim_now_ns(sim) + 10 * s_ns));
-	ck_assert_int_eq(b->fatal, ERR_VERSION);
-	ck_assert_msg(strstr(b->fatal_text, "use a newer binary"), "%s", b->fatal_text);
-	ck_assert_uint_eq(version_of(b), OLD);
+	sim_host_restart(b->server_io);
+	by_log = metad_bed_try_start(b, &err) == 0;
+	if (by_log) {
+		ck_assert(sim_run(sim, has_failed, b, sim_now_ns(sim) + 10 * s_ns));
+		check_stopped(b->fatal, b->fatal_text);
+		ck_assert_uint_eq(version_of(b), OLD);
+		b->fatal = 0;
+	} else {
+		check_stopped(err.code, err.text);
+	}
 	work();
-	b->fatal = 0;
 	crash(b);
 	b->options.supports = NEW;
 	restart(b);
 	wait_version(NEW);
-	check_equal();
-	metad_bed_stop(b);
-	b->options.supports = OLD;
-	ck_assert_int_eq(metad_bed_try_start(b, &err), ERR_VERSION);
-	ck_assert_msg(strstr(err.text, "use a newer binary"), "%s", err.text);
-	b->options.supports = NEW;
-	metad_bed_start(b);
 	close_and_check();
+	return by_log;
+}
+
+/* It says what to do, and has applied nothing that it does not know. */
+START_TEST(test_older_build_comes_back)
+{
+	int by_log = 0;
+
+	for (uint64_t seed = 60; seed < 72; seed++)
+		by_log += comes_back(seed);
+	ck_assert_int_gt(by_log, 0);
+	ck_assert_int_lt(by_log, 12);
 }
 END_TEST
 
@@ -379,5 +370,5 @@ START_TEST(test_leaders_die)
 }
 END_TEST
 
-UNIT_MAIN("metad_group_version", test_example, test_rises_under_load, test_one_is_down, test_member_that_was_added, test_older_build_is_not_added,
+UNIT_MAIN("metad_group_version", test_example, test_founders_of_two_builds, test_rises_under_load, test_one_is_down, test_member_that_was_added, test_older_build_is_not_added,
 	test_older_build_comes_back, test_leaders_die)

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Metads whose rows are not those of the others: found, named, and gone, whoever leads; and nobody else ever is. */
+#include "tests/lib/metad_group.h"
+
+static bool is_raised(void *ctx)
+{
+	(void)ctx;
+	for (int i = 0; i < bed_count; i++)
+		if (is_up(&beds[i]) && beds[i].md->state.meta.version < STATE_CLUSTER_DIGEST)
+			return false;
+	return leader() != NULL;
+}
+
+static void open_raised_group(uint64_t seed)
+{
+	open_group(seed);
+	ck_assert(sim_run(sim, is_raised, NULL, sim_now_ns(sim) + 60 * s_ns));
+}
+
+static int names;
+
+/* So many entries, at least; as a client does that asks again. */
+static void write_entries(int count)
+{
+	for (int i = 0; i < count; i++) {
+		char path[24];
+		int status;
+
+		snprintf(path, sizeof(path), "n%d", names++);
+		do {
+			struct metad_bed *b = wait_leader();
+
+			status = bed_mkdir(b, path);
+			if (status) {
+				b->session.session = b->session.number = 0;
+				metad_bed_silence(b, 50);
+			}
+		} while (status && status != ERR_EXIST);
+	}
+}
+
+/* A bit of what it keeps in memory of the meta row; it is written with the next entry. */
+static void flip(struct metad_bed *b)
+{
+	b->md->state.meta.pending_bytes ^= 1 << 20;
+}
+
+static uint64_t agreed(const struct metad_bed *b)
+{
+	return b->md->ledger->digests.agreed;
+}
+
+static bool all_agree_again(void *ctx)
+{
+	for (int i = 0; i < bed_count; i++)
+		if (!bed_gone[i] && (!is_up(&beds[i]) || agreed(&beds[i]) < *(const uint64_t *)ctx))
+			return false;
+	return true;
+}
+
+/* They have compared what they have now. */
+static void check_compared(void)
+{
+	uint64_t index = ledger_applied(wait_leader()->md->ledger);
+
+	write_entries(DIGEST_ENTRIES);
+	ck_assert(sim_run(sim, all_agree_again, &index, sim_now_ns(sim) + 60 * s_ns));
+}
+
+static bool has_failed(void *ctx)
+{
+	return ((struct metad_bed *)ctx)->fatal != 0;
+}
+
+/* It has stopped for that, says so, and does not start again. */
+static void check_gone(struct metad_bed *b)
+{
+	struct err err = {0};
+
+	ck_assert(sim_run(sim, has_failed, b, sim_now_ns(sim) + 10 * s_ns));
+	ck_assert_int_eq(b->fatal, ERR_CORRUPT);
+	ck_assert_msg(strstr(b->fatal_text, "is not what they changed on most metads") && strstr(b->fatal_text, "craton meta remove metad-"), "%s",
+		b->fatal_text);
+	b->fatal = 0;
+	crash(b);
+	sim_host_restart(b->server_io);
+	ck_assert_int_eq(metad_bed_try_start(b, &err), ERR_CORRUPT);
+	ck_assert_str_eq(err.text, b->fatal_text);
+	b->md = NULL;
+}
+
+static const Craton__MemberStatus *status_of(const struct metad_bed *whom)
+{
+	Craton__MembersRequest req = CRATON__MEMBERS_REQUEST__INIT;
+	struct metad_bed *b = wait_leader();
+	const Craton__MembersReply *reply;
+
+	ck_assert_int_eq(bed_call(b, &rpc_metad_members, &req.base), 0);
+	reply = (const Craton__MembersReply *)b->reply;
+	for (size_t i = 0; i < reply->n_members; i++)
+		if (reply->members[i]->id == whom->options.group.id)
+			return reply->members[i];
+	ck_abort();
+}
+
+static void forget(struct metad_bed *b)
+{
+	ck_assert_int_eq(b->fatal, 0);
+	bed_gone[b - beds] = true;
+}
+
+/* ---- tests ---- */
+
+START_TEST(test_example)
+{
+	const Craton__MemberStatus *status;
+	struct metad_bed *b;
+	uint64_t before;
+
+	open_raised_group(1);
+	write_entries(10);
+	check_compared();
+	b = follower();
+	before = ledger_applied(b->md->ledger);
+	flip(b);
+	write_entries(2 * DIGEST_ENTRIES);
+	check_gone(b);
+	status = status_of(b);
+	ck_assert_uint_le(status->same, before);
+	ck_assert_uint_gt(status->differs, before);
+	ck_assert_uint_le(status->differs, before + DIGEST_ENTRIES);
+	ck_assert(bed_has_reason(bed_status(wait_leader()), "metad-differs"));
+	ck_assert_int_eq(act(wait_leader(), REMOVE, number(b)), 0);
+	forget(b);
+	check_compared();
+	check_equal();
+	close_group();
+}
+END_TEST
+
+/* It is the leader that goes, though it has asked. */
+START_TEST(test_leader)
+{
+	struct metad_bed *b;
+
+	open_raised_group(2);
+	check_compared();
+	b = wait_leader();
+	flip(b);
+	write_entries(2 * DIGEST_ENTRIES);
+	check_gone(b);
+	ck_assert_ptr_ne(wait_leader(), b);
+	ck_assert_uint_gt(status_of(b)->differs, 0);
+	forget(b);
+	check_compared();
+	check_equal();
+	close_group();
+}
+END_TEST
+
+/* With one of three down nobody knows who is right: that is said, and all goes on; the third decides. */
+START_TEST(test_two_of_three)
+{
+	struct metad_bed *b, *wrong, *down;
+
+	open_raised_group(3);
+	check_compared();
+	b = wait_leader();
+	wrong = follower();
+	down = third(b, wrong);
+	crash(down);
+	flip(wrong);
+	write_entries(2 * DIGEST_ENTRIES);
+	metad_bed_silence(b, 10 * 1000);
+	ck_assert(!b->fatal && !wrong->fatal);
+	ck_assert_uint_gt(status_of(b == wait_leader() ? wrong : b)->differs, 0);
+	restart(down);
+	check_gone(wrong);
+	forget(wrong);
+	check_compared();
+	check_equal();
+	close_group();
+}
+END_TEST
+
+/* What was wrong was not in memory when power failed: who starts again has it in its rows, and is found. */
+START_TEST(test_wrong_rows_stay_wrong)
+{
+	struct metad_bed *b;
+
+	open_raised_group(4);
+	check_compared();
+	b = follower();
+	cut_off(b, true);
+	flip(b);
+	cut_off(b, false);
+	write_entries(20);
+	metad_bed_stop(b);
+	metad_bed_start(b);
+	write_entries(2 * DIGEST_ENTRIES);
+	check_gone(b);
+	forget(b);
+	check_equal();
+	close_group();
+}
+END_TEST
+
+/* Leaders die, tables take the place of logs, members come, and power fails everywhere: nobody is ever found. */
+START_TEST(test_no_false_alarm)
+{
+	struct metad_bed *b, *away;
+
+	open_raised_group(5);
+	for (int round = 0; round < 6; round++) {
+		b = wait_leader();
+		crash(round % 2 ? b : follower());
+		write_entries(100);
+		for (int i = 0; i < bed_count; i++)
+			if (!is_up(&beds[i]))
+				restart(&beds[i]);
+		write_entries(50);
+	}
+	check_compared();
+	away = follower();
+	crash(away);
+	write_entries(3000);
+	ck_assert_uint_gt(wal_index(replica_log(wait_leader()->md->ledger->replica))->base_index, 1);
+	restart(away);
+	check_equal();
+	ck_assert_uint_ge(replica_counts(away->md->ledger->replica)->snapshots_installed, 1);
+	check_compared();
+	add(start_joiner(0));
+	check_compared();
+	for (int i = 0; i < bed_count; i++)
+		crash(&beds[i]);
+	for (int i = 0; i < bed_count; i++)
+		restart(&beds[i]);
+	check_compared();
+	check_equal();
+	close_group();
+}
+END_TEST
+
+UNIT_MAIN("metad_group_digest", test_example, test_leader, test_two_of_three, test_wrong_rows_stay_wrong, test_no_false_alarm)
