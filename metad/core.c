@@ -208,6 +208,7 @@ static void on_timer(struct io_op *op)
 		note_hung(md);
 	if (md->ready && !md->failed) {
 		metad__check_version(md);
+		metad__note_differs(md);
 		metad__check_silence(md);
 		metad__check_sessions(md);
 		metad__backup_tick(md);

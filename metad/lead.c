@@ -209,6 +209,23 @@ void metad__check_version(struct metad *md)
 		md->raising_to = to;
 }
 
+void metad__note_differs(struct metad *md)
+{
+	struct ledger_view view;
+	uint32_t count = 0;
+
+	ledger_view(md->ledger, &view);
+	for (uint32_t i = 0; i < view.count; i++)
+		count += view.members[i].differs != 0;
+	for (uint32_t i = 0; count > md->differing && i < view.count; i++)
+		if (view.members[i].differs)
+			log_line(md->options.log, LOG_ERROR, "rows-differ", "metad=%llu after=%llu at=%llu text=\"what these entries changed there is not what they "
+				"changed here; whoever differs from most stops\"",
+				(unsigned long long)view.members[i].id, (unsigned long long)view.members[i].same,
+				(unsigned long long)view.members[i].differs);
+	md->differing = count;
+}
+
 static void forget(struct metad *md)
 {
 	md->range.next = md->range.end = md->range.until_ms = 0;

@@ -103,6 +103,14 @@ static const Craton__MemberStatus *status_of(const struct metad_bed *whom)
 	ck_abort();
 }
 
+static int lines; /* that say that rows differ */
+
+static void count_lines(void *ctx, enum log_level level, const char *line)
+{
+	(void)ctx, (void)level;
+	lines += strstr(line, "rows-differ") != NULL;
+}
+
 static void forget(struct metad_bed *b)
 {
 	ck_assert_int_eq(b->fatal, 0);
@@ -118,6 +126,8 @@ START_TEST(test_example)
 	uint64_t before;
 
 	open_raised_group(1);
+	for (int i = 0; i < METADS; i++)
+		beds[i].log.write = count_lines;
 	write_entries(10);
 	check_compared();
 	b = follower();
@@ -126,6 +136,7 @@ START_TEST(test_example)
 	write_entries(2 * DIGEST_ENTRIES);
 	check_gone(b);
 	status = status_of(b);
+	ck_assert_int_eq(lines, 1);
 	ck_assert_uint_le(status->same, before);
 	ck_assert_uint_gt(status->differs, before);
 	ck_assert_uint_le(status->differs, before + DIGEST_ENTRIES);
