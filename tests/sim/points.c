@@ -24,7 +24,7 @@ enum {
 	ALL_WAYS = 20,     /* or all, where each sync is tried; of a group the first of each kind */
 	OPS_AFTER = 60,    /* of the clients, after the crash */
 	AGAIN_MAX = 6,     /* syncs after the first crash, at one of which the second comes; */
-	AGAIN_FIRST = 2,   /* from the first of a kind on at the 4th, 5th, 6th, 1st, ...: the 4th is that of a replica's slots */
+	AGAIN_FIRST = 2,   /* from the first of a kind on at the 4th, 5th, 6th, 1st, ... */
 	COPY_LIMIT_S = 60, /* of real time */
 	COPIES_MAX = 16,   /* at once; as a rule one for each processor */
 	TELL_S = 10,       /* how often it is told how far it is */
