@@ -13,7 +13,7 @@
 #include "common/kv/kv.h"
 #include "metad/core.h"
 
-enum { METAD_PORT = 7000, CHUNKD_PORT = 7100 };
+enum { METAD_PORT = 7000, CHUNKD_PORT = 7100, OLDER_STARTS = 3 };
 
 #define MIB ((uint64_t)1 << 20)
 #define DISK_BYTES (1024 * MIB) /* sparse: what is written counts */
@@ -124,6 +124,7 @@ static int start_metad(struct cluster_node *n, struct err *err)
 		/* Who joins or was away for long gets a snapshot, else entries. */
 		.log_keep_bytes = c->options.seed % 2 ? LOG_KEEP_BYTES : 0,
 		.down_after_ms = DOWN_AFTER_MS,
+		.supports = n->starts < n->older_starts ? STATE_CLUSTER_VERSION - 1 : STATE_CLUSTER_VERSION,
 		.transform = c->options.transform ? &rpc_transform_xor : NULL,
 		.log = &n->log,
 		.on_fatal = on_fatal,
@@ -494,6 +495,8 @@ struct cluster *cluster_new(const struct cluster_options *options)
 	rng_bytes(&rng, c->secret, sizeof(c->secret));
 	for (unsigned i = 0; i < c->node_count; i++)
 		add_node(c, i);
+	for (unsigned i = 0; i < options->metads; i++) /* a newer build comes to one after the other, amid all else */
+		c->nodes[cluster_metad_node(c, i)].older_starts = (uint32_t)rng_below(&rng, OLDER_STARTS + 1);
 	return c;
 }
 

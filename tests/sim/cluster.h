@@ -60,6 +60,7 @@ struct cluster_node {
 	unsigned dirs; /* that it has had */
 	bool founded; /* a metad of a group that holds what has been led: a start that finds nothing there has lost it */
 	uint32_t starts;
+	uint32_t older_starts; /* of a metad that founds a group: so many are of an older build */
 	struct known known; /* of a metad */
 };
 
