@@ -6,7 +6,7 @@
  *   request --handler--> command --batch--> ledger (durable) --state_apply--> result --handler--> reply
  *                \--> read: straight from the table
  *
- * In a group all requests wait until the leader knows that it leads still (lead.c); then what rows say is what was acknowledged.
+ * In a group what is answered from rows waits until the leader knows that it leads still (lead.c); then what rows say is what was acknowledged.
  *
  * Beside the replicated state stands what only the leader knows and may forget (struct fleet: who was heard when, free
  * space; the id range in use; the last count of blocks). Nothing of it decides about safety.

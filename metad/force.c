@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 #include "common/kv/wal_replica.h"
+#include "metad/raft_codec.h"
 #include "metad/replica/body.h"
 #include "metad/replica/table.h"
 #include "metad/restore.h"
@@ -301,7 +302,8 @@ static void on_closed(void *ctx, int code)
 static void end(struct force *f, int code)
 {
 	if (code && !f->code)
-		f->code = err_set(&f->err, code, "the log could not be written: %s", err_text(code));
+		f->code = err_set(&f->err, code, "the log could not be written (%s), and may hold it all the same: look again, without --confirm, before anything else is started",
+			err_text(code));
 	wal_close(f->wal, on_closed, f);
 }
 
@@ -391,15 +393,28 @@ static int check_word(struct force *f)
 	return 0;
 }
 
+/* Where the configuration says that it is: the list there will be another one, by which nobody could tell. */
+static void keep_place(struct force *f)
+{
+	struct raft_member *self = &f->plan.config.members[0];
+	struct io_addr addr;
+
+	if (!raft_place_get(self->place, &addr) && self->id <= f->o->founders->count)
+		raft_place_set(self->place, &f->o->founders->addrs[self->id - 1]);
+}
+
 static int decide(struct force *f)
 {
 	char *report;
 	int rc = force_decide(&f->facts, &f->plan, &f->err);
 
-	if (!rc && f->formatted)
+	if (!rc && !f->formatted)
+		rc = err_set(&f->err, ERR_NOENT, "%s holds a replica that has heard nothing of the store yet: it has nothing to go on with", f->o->dir);
+	if (!rc)
 		rc = check_numbers(f);
 	if (rc)
 		return rc;
+	keep_place(f);
 	report = force_report(&f->facts, &f->plan, f->o->founders);
 	f->o->report(f->o->ctx, report);
 	mem_free(report);

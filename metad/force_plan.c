@@ -133,7 +133,8 @@ char *force_report(const struct force_facts *f, const struct force_plan *plan, c
 		if (f->config.members[i].id != f->id)
 			say_member(&b, &f->config.members[i], founders);
 	buf_printf(&b,
-		"\nWhat only they have is lost, acknowledged or not: whether there is any cannot be seen from here. If another replica is left, look at it in the\n"
+		"\nThat it was removed from its group after its last entry it may not know: then go on with one that stayed.\n"
+		"What only they have is lost, acknowledged or not: whether there is any cannot be seen from here. If another replica is left, look at it in the\n"
 		"same way before, and go on with the one whose last entry has the greater term, of equal ones the greater index. If a majority can still be\n"
 		"started, start that instead. What the lost ones gave away is not given again: the state goes on as after a restore. Clients that\n"
 		"were at work get errors, disks register again, and copies that no row names stay for restore.hold.\n"

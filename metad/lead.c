@@ -7,7 +7,7 @@
  *
  * One log leads from its start to its end. In a group a request is served after the leader has asked the others whether it leads still, once for
  * all that have come meanwhile: what its rows say is then all that was acknowledged before the request came, by whichever leader. Others refuse, and
- * say who leads. A change need not wait for that: nobody else can lead if its entry is committed, and what apply answers is answered after that.
+ * say who leads. A change need not wait for that: what apply answers is answered where it was submitted, in the same term, after it was committed.
  *
  * The cluster version of a group rises while it serves, when every member, learners too, has said within the last seconds that its build supports
  * more: who is not heard may come back as the build that it was. A new group begins at what all builds support that know groups, as who founds it
@@ -237,7 +237,10 @@ static void forget(struct metad *md)
 	metad__scan_forget(md);
 }
 
-/* What a leader knows beside the rows begins anew: others may have led since it did. */
+/*
+ * What a leader knows beside the rows begins anew: others may have led since it did. A group of a version whose rules this build has not is a store of
+ * one metad that has just become one, and would stop at its first entry.
+ */
 static void begin(struct metad *md)
 {
 	forget(md);
@@ -247,7 +250,7 @@ static void begin(struct metad *md)
 	md->silence_checked_ns = 0;
 	if (!md->state.formatted)
 		format(md);
-	else if (md->state.meta.version < md->options.supports && !md->options.group.id)
+	else if (md->state.meta.version < (md->options.group.id ? STATE_CLUSTER_OLDEST : md->options.supports))
 		CHECK(raise_version(md, md->options.supports, on_raised)); /* one replica is all there is, and it supports the new version */
 	else
 		set_ready(md);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/base/check.h"
+#include "metad/force_plan.h"
 
 enum { TEXT_BYTES = 400 };
 enum action { ACTION_SAY, ACTION_TRANSFER, ACTION_SNAPSHOT, ACTION_ADD, ACTION_REMOVE, ACTIONS };
@@ -301,14 +302,17 @@ static bool was_added(const struct ledger_view *view, const struct io_addr *addr
 	return false;
 }
 
-/* Numbers are given once: who had one and is no member was removed. Where it was is known of the last one only. */
+/*
+ * Numbers are given once: who had one and is no member was removed. Where it was is known of the last one only; numbers of before a
+ * jump (force_plan.h) nobody may ever have had.
+ */
 static bool was_removed(const struct metad *md, const struct ledger_view *view, const char *text)
 {
 	uint64_t number = number_of(text);
 	struct io_addr addr;
 
 	if (number)
-		return number < view->next_id;
+		return number < view->next_id && (number - 1) / FORCE_NUMBERS == (view->next_id - 1) / FORCE_NUMBERS;
 	return md->members.removed.id && io_addr_parse(text, &addr) == 0 && io_addr_equal(&md->members.removed.addr, &addr);
 }
 

@@ -25,12 +25,10 @@ int transfer_end(const struct cli *cli, const struct transfer_totals *t)
 	return t->failed ? CLI_FAILED : CLI_OK;
 }
 
-/* Those after a late one may be early: the library asks servers that fell silent no more. */
+/* Early ones, of servers that are asked no more as they fell silent, cost no time: they neither count nor end the row. */
 static void note_failure(struct cli *cli, uint64_t since_ms)
 {
-	bool late = process_clock_ms() - since_ms >= (cli->timeout_ms ? cli->timeout_ms : TRANSFER_SILENT_MS);
-
-	if (late || cli->silences)
+	if (process_clock_ms() - since_ms >= (cli->timeout_ms ? cli->timeout_ms : TRANSFER_SILENT_MS))
 		cli->away |= ++cli->silences >= TRANSFER_SILENCES;
 }
 

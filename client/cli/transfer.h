@@ -4,7 +4,7 @@
  * written. Failures are reported through cli_fail and give its exit code; a failed upload leaves nothing visible, a failed download no file.
  * After one the next file is tried, unless cli_gives_up: the store does not answer, or there is no more room where they are copied to. A failure
  * that came TRANSFER_SILENT_MS (or the time that --timeout gives) after the last bytes may be one of a store that does not answer, whatever it
- * is called, or of a block that is lost while others are whole: TRANSFER_SILENCES in a row, nothing copied in between, are the former.
+ * is called, or of a block that is lost while others are whole: TRANSFER_SILENCES of them, nothing copied in between, are the former.
  */
 #ifndef CLIENT_CLI_TRANSFER_H
 #define CLIENT_CLI_TRANSFER_H

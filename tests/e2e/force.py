@@ -114,6 +114,8 @@ def main():
     conf = store.env["CRATON_CONF"] + ".old"
     shutil.copy(store.env["CRATON_CONF"], conf)
     check(group.members(store)["next_id"] == 101, "numbers go on behind all that the others may have given")
+    group.name_all(store)
+    group.refused(store, "remove", "metad-50", says="no metad 'metad-50'")
     joined = [group.Joiner(store, number) for number in (101, 102)]
     for joiner in joined:
         group.change(store, "add", joiner.address)

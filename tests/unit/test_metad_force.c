@@ -278,6 +278,7 @@ static void start_forced(struct metad_bed *b)
 START_TEST(test_one_goes_on)
 {
 	struct ledger_view view;
+	struct io_addr place;
 	int code;
 
 	lose_majority(41);
@@ -299,6 +300,9 @@ START_TEST(test_one_goes_on)
 	ledger_view(left->md->ledger, &view);
 	ck_assert_uint_eq(view.count, 1);
 	ck_assert_uint_eq(view.next_id, 101);
+	/* Whoever joins with a list that names it alone is told where it is. */
+	ck_assert(raft_place_get(replica_core(left->md->ledger->replica)->config.members[0].place, &place));
+	ck_assert(io_addr_equal(&place, &left->options.listen));
 	ck_assert_uint_gt(view.term, FORCE_TERM_JUMP);
 	/* As after a restore: what the others gave away meets nothing. */
 	code = bed_mkdir(left, "x");

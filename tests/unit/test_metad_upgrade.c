@@ -2,6 +2,7 @@
 /* A metad over the directory, or the backup, of an older build: raised where nothing is left to apply, refused where there is. */
 #include "common/code/backup.h"
 #include "common/kv/journal.h"
+#include "metad/core.h"
 #include "metad/restore.h"
 #include "metad/state/state.h"
 #include "tests/lib/metad_bed.h"
@@ -157,6 +158,32 @@ START_TEST(test_crashed)
 }
 END_TEST
 
+static bool is_ready(void *ctx)
+{
+	(void)ctx;
+	return b->md->ready;
+}
+
+/* It becomes the first of a group at the start that raises it: a change that comes as soon as it is served is of the version that this build has. */
+START_TEST(test_stopped_cleanly_becomes_a_group)
+{
+	metad_bed_open_sim(b, 53);
+	ck_assert_int_eq(bed_mkdir(b, "before"), 0);
+	metad_bed_stop(b);
+	become_older();
+	b->options.group = (struct metad_group){.id = 1, .found = true, .members.count = 1, .members.addrs = {b->options.listen}};
+	metad_bed_start(b);
+	ck_assert(sim_run(b->sim, is_ready, NULL, sim_now_ns(b->sim) + 60ull * 1000000000));
+	ck_assert_uint_ge(b->md->state.meta.version, STATE_CLUSTER_OLDEST);
+	ck_assert_int_eq(bed_mkdir(b, "after"), 0);
+	metad_bed_restart(b);
+	ck_assert(sim_run(b->sim, is_ready, NULL, sim_now_ns(b->sim) + 60ull * 1000000000));
+	ck_assert_int_eq(lookup("before"), 0);
+	ck_assert_int_eq(lookup("after"), 0);
+	metad_bed_close(b);
+}
+END_TEST
+
 /* ---- a backup ---- */
 
 static int older_rows(void *ctx, struct slice key, struct slice value)
@@ -254,4 +281,4 @@ START_TEST(test_of_a_backup)
 }
 END_TEST
 
-UNIT_MAIN("metad_upgrade", test_stopped_cleanly, test_crashed, test_of_a_backup)
+UNIT_MAIN("metad_upgrade", test_stopped_cleanly, test_stopped_cleanly_becomes_a_group, test_crashed, test_of_a_backup)
