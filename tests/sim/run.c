@@ -60,6 +60,7 @@ struct run {
 	uint64_t lull_ops; /* when the lull is to begin; UINT64_MAX: there is none any more */
 	uint64_t join_ops; /* likewise, when one more metad comes */
 	const char *phase;
+	bool worked;                       /* the workload has ended */
 	bool one_look;                     /* the second one is enough */
 	bool looking;                      /* nothing may be in the way */
 	uint64_t second_ns, second_events; /* since when check_spin counts */
@@ -274,7 +275,8 @@ void run_all_stopped(void *ctx)
 
 void run_only_more(uint64_t ops)
 {
-	current->ops_wanted = current->cluster->client_ops + ops;
+	if (!current->worked) /* else those that rest would begin again */
+		current->ops_wanted = current->cluster->client_ops + ops;
 	current->one_look = true;
 }
 
@@ -446,6 +448,7 @@ static void run_phases(struct run *r)
 	}
 	if (!r->cluster->failed)
 		work(r);
+	r->worked = true;
 	r->ops = r->cluster->client_ops;
 	enter(r, "mending");
 	for (size_t i = 0; i < r->crew_count; i++)
