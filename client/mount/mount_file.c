@@ -178,7 +178,9 @@ static void op_open(fuse_req_t fuse, fuse_ino_t inode, struct fuse_file_info *fi
 	r->handle = h;
 	r->inode = inode;
 	r->fi = *fi;
-	cr_open_async(m->store, inode, CR_READ | (m->reads_ahead ? 0 : CR_SEQUENTIAL), &r->file, &r->stat, &r->op);
+	/* Past its cache the kernel reads nothing ahead. */
+	cr_open_async(m->store, inode, CR_READ | (m->reads_ahead && !(fi->flags & O_DIRECT) ? 0 : CR_SEQUENTIAL), &r->file,
+		&r->stat, &r->op);
 }
 
 /* ---- read ---- */

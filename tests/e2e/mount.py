@@ -4,6 +4,7 @@
 
 import errno
 import json
+import mmap
 import os
 import random
 import shutil
@@ -37,6 +38,15 @@ def refused(code, call, *args, **kwargs):
 def content(path):
     with open(path, "rb") as f:
         return f.read()
+
+
+def past_the_cache(path):
+    buf, got = mmap.mmap(-1, MIB), b""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    while n := os.readv(fd, [buf]):
+        got += buf[:n]
+    os.close(fd)
+    return got
 
 
 def directory_of(pid):
@@ -276,6 +286,7 @@ def big(m, rng):
         write_random(source, size, rng)
         shutil.copyfile(source, m / "big")
         check(sha256_file(source) == sha256_file(m / "big"), f"{size} bytes came back different")
+        check(content(source) == past_the_cache(m / "big"), f"{size} bytes came back different with O_DIRECT")
         if size > 3:
             with open(source, "rb") as a, open(m / "big", "rb") as b:
                 for _ in range(20):
