@@ -19,6 +19,7 @@
 #include "common/base/limits.h"
 #include "common/base/mem.h"
 #include "common/kv/kv_backend.h"
+#include "common/kv/kv_snapshot.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ struct kv {
 	bool unreadable; /* the backing store failed a read or a renew */
 	bool fatal_told;
 	char fatal_text[ERR_TEXT_BYTES];
-	struct list snapshots; /* kv_snapshot, whose pages are kept */
+	struct kv_snapshots snapshots;
 	bool closing;
 	void (*closed)(void *ctx, int code);
 	void *closed_ctx;
@@ -86,6 +87,7 @@ struct kv {
 };
 
 static void run_hook(struct io_turn_hook *hook);
+static void snapshots_ended(void *ctx);
 
 static void kick(struct kv *kv)
 {
@@ -142,7 +144,8 @@ int kv_open(struct io *io, const struct kv_options *options, struct kv **ret_kv,
 	kv->applied = kv->frozen_applied = applied;
 	io_turn_hook_init(&kv->hook, run_hook);
 	list_init(&kv->waiters);
-	list_init(&kv->snapshots);
+	kv->snapshots = (struct kv_snapshots){.io = io, .backend = kv->backend, .store = store, .ended = snapshots_ended, .ctx = kv};
+	list_init(&kv->snapshots.all);
 	*ret_kv = kv;
 	*ret_applied = applied;
 	return 0;
@@ -150,7 +153,7 @@ int kv_open(struct io *io, const struct kv_options *options, struct kv **ret_kv,
 
 static void kv_free(struct kv *kv)
 {
-	CHECK(list_empty(&kv->snapshots));
+	CHECK(list_empty(&kv->snapshots.all));
 	io_turn_hook_remove(kv->io, &kv->hook);
 	kv->backend->close(kv->store);
 	memtable_free(kv->active);
@@ -281,7 +284,8 @@ static void tell_waiters(struct kv *kv)
 
 static bool commit_is_due(const struct kv *kv)
 {
-	if (kv->commit_running || kv->half_applied || kv->failed)
+	/* What made snapshots end needs the room that they kept. */
+	if (kv->commit_running || kv->half_applied || kv->failed || kv->snapshots.ending)
 		return false;
 	if (!list_empty(&kv->waiters))
 		return true;
@@ -326,7 +330,7 @@ static void run_hook(struct io_turn_hook *hook)
 		io_submit(kv->io, &kv->commit_op);
 	}
 	mind_timer(kv);
-	if (kv->closing && !kv->commit_running && !io_pending(&kv->timer) && list_empty(&kv->waiters))
+	if (kv->closing && !kv->commit_running && !io_pending(&kv->timer) && list_empty(&kv->waiters) && !kv->snapshots.ending)
 		finish(kv);
 }
 
@@ -619,62 +623,21 @@ void kv_scan_end(struct kv_scan *scan)
 
 /* ---- snapshots ---- */
 
-struct kv_snapshot {
-	struct list link; /* kv->snapshots */
-	struct kv *kv;
-	void *snapshot; /* NULL: it was ended */
-};
-
 int kv_snapshot_open(struct kv *kv, struct kv_snapshot **ret_snapshot, uint64_t *ret_applied, struct err *err)
 {
-	struct kv_snapshot *s;
-	void *snapshot;
-	int rc;
-
 	if (kv->failed)
 		return err_set(err, kv->failed, "%s", kv->fatal_text);
-	rc = kv->backend->snapshot_open(kv->store, &snapshot, ret_applied, err);
-	if (rc)
-		return rc;
-	s = MEM_NEW(struct kv_snapshot);
-	s->kv = kv;
-	s->snapshot = snapshot;
-	list_push_back(&kv->snapshots, &s->link);
-	*ret_snapshot = s;
-	return 0;
-}
-
-int kv_snapshot_check(const struct kv_snapshot *s, struct err *err)
-{
-	return s->snapshot ? 0 : err_set(err, ERR_NOSPC, "the disk is all but full: what was written meanwhile needed the room that this kept");
-}
-
-int kv_snapshot_next(struct kv_snapshot *s, struct slice *ret_key, struct slice *ret_value, struct err *err)
-{
-	int rc = kv_snapshot_check(s, err);
-
-	return rc ? rc : s->kv->backend->snapshot_next(s->kv->store, s->snapshot, ret_key, ret_value, err);
-}
-
-static void end_snapshot(struct kv_snapshot *s)
-{
-	if (!s->snapshot)
-		return;
-	s->kv->backend->snapshot_close(s->kv->store, s->snapshot);
-	s->snapshot = NULL;
-	list_remove(&s->link);
-}
-
-void kv_snapshot_close(struct kv_snapshot *s)
-{
-	end_snapshot(s);
-	mem_free(s);
+	return kv__snapshot_open(&kv->snapshots, ret_snapshot, ret_applied, err);
 }
 
 void kv_end_snapshots(struct kv *kv)
 {
-	LIST_FOREACH_SAFE(it, &kv->snapshots)
-		end_snapshot(LIST_ENTRY(it, struct kv_snapshot, link));
+	kv__snapshots_end(&kv->snapshots);
+}
+
+static void snapshots_ended(void *ctx)
+{
+	kick(ctx);
 }
 
 /* ---- what the owner asks ---- */
@@ -707,7 +670,7 @@ static struct kv_room room_of(const struct kv *kv)
 	struct kv_backend_stats backing;
 
 	kv->backend->stats(kv->store, &backing);
-	backing.room.left_bytes += list_empty(&kv->snapshots) ? backing.room.again_bytes : 0;
+	backing.room.left_bytes += list_empty(&kv->snapshots.all) ? backing.room.again_bytes : 0;
 	return backing.room;
 }
 

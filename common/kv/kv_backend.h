@@ -12,6 +12,7 @@
 #ifndef COMMON_KV_KV_BACKEND_H
 #define COMMON_KV_KV_BACKEND_H
 
+#include <stdatomic.h>
 #include "common/kv/kv.h"
 #include "common/kv/memtable.h"
 
@@ -78,6 +79,11 @@ struct kv_backend {
 	int (*snapshot_next)(void *store, void *snapshot, struct slice *ret_key, struct slice *ret_value,
 		struct err *err); /* ERR_NOENT behind the last */
 	void (*snapshot_close)(void *store, void *snapshot);
+	/*
+	 * On any thread, beside snapshot_next but one at a time: has so many bytes more of keys and values in memory, from where it ended last on. Returns
+	 * how many; fewer: there are no more, or `stop`. NULL: they always are.
+	 */
+	uint64_t (*snapshot_ahead)(void *store, void *snapshot, uint64_t bytes, const atomic_bool *stop);
 
 	void (*stats)(void *store, struct kv_backend_stats *ret_stats); /* as of the last renew */
 };

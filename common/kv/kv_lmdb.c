@@ -44,6 +44,7 @@ enum {
 	FORMAT_VERSION = 1,
 	PATH_BYTES = 4096 + 32,
 	MODE = 0600,
+	AHEAD_STEP_BYTES = 4096, /* the least that a page has */
 	CACHE_ROWS = 4096, /* 200 KiB */
 	OWN_BYTES = 1 << 20, /* that a commit may take for LMDB's own tables, lists of free pages among them, and to become deeper */
 };
@@ -664,9 +665,9 @@ static int lmdb_next(void *store, void *cursor, struct slice *ret_key, struct sl
 /* ---- snapshots: a reader of their own ---- */
 
 struct lmdb_snapshot {
-	MDB_txn *txn;
-	MDB_cursor *cursor;
-	bool begun;
+	MDB_txn *txn, *ahead_txn; /* a transaction is one thread's at a time; the latter may be of a later commit */
+	MDB_cursor *cursor, *ahead;
+	bool begun, ahead_begun;
 };
 
 static void lmdb_snapshot_close(void *store, void *snapshot)
@@ -676,6 +677,10 @@ static void lmdb_snapshot_close(void *store, void *snapshot)
 	(void)store;
 	if (snap->cursor)
 		mdb_cursor_close(snap->cursor);
+	if (snap->ahead)
+		mdb_cursor_close(snap->ahead);
+	if (snap->ahead_txn)
+		mdb_txn_abort(snap->ahead_txn);
 	mdb_txn_abort(snap->txn);
 	mem_free(snap);
 }
@@ -692,6 +697,10 @@ static int lmdb_snapshot_open(void *store, void **ret_snapshot, uint64_t *ret_ap
 		return lmdb_err(s, err, rc, "cannot begin a snapshot");
 	}
 	rc = mdb_cursor_open(snap->txn, s->rows, &snap->cursor);
+	if (!rc)
+		rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &snap->ahead_txn);
+	if (!rc)
+		rc = mdb_cursor_open(snap->ahead_txn, s->rows, &snap->ahead);
 	rc = rc ? lmdb_err(s, err, rc, "cannot scan") : state_get(s, snap->txn, ret_applied, err);
 	if (rc) {
 		lmdb_snapshot_close(s, snap);
@@ -709,6 +718,25 @@ static int lmdb_snapshot_next(
 
 	snap->begun = true;
 	return at_row(store, snap->cursor, (MDB_val){0, NULL}, op, ret_key, ret_value, err);
+}
+
+/* The table's keys lead to it, so that looking for them brings its branches; of a value every page is touched. */
+static uint64_t lmdb_snapshot_ahead(void *store, void *snapshot, uint64_t bytes, const atomic_bool *stop)
+{
+	struct lmdb_snapshot *snap = snapshot;
+	uint64_t looked = 0;
+	MDB_val k, v;
+
+	(void)store;
+	while (looked < bytes && !atomic_load_explicit(stop, memory_order_relaxed)) {
+		if (mdb_cursor_get(snap->ahead, &k, &v, snap->ahead_begun ? MDB_NEXT : MDB_FIRST))
+			break; /* the end; or an error, which who reads will see */
+		snap->ahead_begun = true;
+		for (size_t at = 0; at < v.mv_size; at += AHEAD_STEP_BYTES)
+			(void)((const volatile uint8_t *)v.mv_data)[at];
+		looked += k.mv_size + v.mv_size - CRC_BYTES; /* a damaged row is shorter, and the reader's end */
+	}
+	return looked;
 }
 
 static void lmdb_stats(void *store, struct kv_backend_stats *ret_stats)
@@ -729,5 +757,6 @@ const struct kv_backend kv_lmdb = {
 	.snapshot_open = lmdb_snapshot_open,
 	.snapshot_next = lmdb_snapshot_next,
 	.snapshot_close = lmdb_snapshot_close,
+	.snapshot_ahead = lmdb_snapshot_ahead,
 	.stats = lmdb_stats,
 };
