@@ -361,7 +361,7 @@ static void reasons_group(struct metad *md, struct answer *a)
 		if (m->differs)
 			reason(a, "metad-differs", true,
 				"what log entries %llu to %llu changed on %s is not what they changed on the metad that leads: if it has stopped, replace it "
-				"(docs/groups.md), else start the metads that are down, so that most can say which is right",
+				"(docs/groups.md), else start the metads that are down, so that most can say which is right; until then nobody is added or brought up",
 				(unsigned long long)m->same + 1, (unsigned long long)m->differs, name);
 		if (m->state != LEDGER_MEMBER_DOWN)
 			continue;

@@ -209,21 +209,33 @@ void metad__check_version(struct metad *md)
 		md->raising_to = to;
 }
 
+static bool was_noted(const struct metad *md, uint64_t id)
+{
+	for (uint32_t i = 0; i < RAFT_MEMBERS_MAX; i++)
+		if (md->differing[i] == id)
+			return true;
+	return false;
+}
+
 void metad__note_differs(struct metad *md)
 {
+	uint64_t differing[RAFT_MEMBERS_MAX] = {0};
 	struct ledger_view view;
 	uint32_t count = 0;
 
 	ledger_view(md->ledger, &view);
-	for (uint32_t i = 0; i < view.count; i++)
-		count += view.members[i].differs != 0;
-	for (uint32_t i = 0; count > md->differing && i < view.count; i++)
-		if (view.members[i].differs)
+	for (uint32_t i = 0; i < view.count; i++) {
+		const struct ledger_member *m = &view.members[i];
+
+		if (!m->differs)
+			continue;
+		if (!was_noted(md, m->id))
 			log_line(md->options.log, LOG_ERROR, "rows-differ", "metad=%llu after=%llu at=%llu text=\"what these entries changed there is not what they "
-				"changed here; whoever differs from most stops\"",
-				(unsigned long long)view.members[i].id, (unsigned long long)view.members[i].same,
-				(unsigned long long)view.members[i].differs);
-	md->differing = count;
+				"changed here; whoever differs from most stops, and until most can say who does nobody gets rows of this metad, is added, or begins to vote\"",
+				(unsigned long long)m->id, (unsigned long long)m->same, (unsigned long long)m->differs);
+		differing[count++] = m->id;
+	}
+	memcpy(md->differing, differing, sizeof(differing));
 }
 
 static void forget(struct metad *md)
@@ -235,6 +247,7 @@ static void forget(struct metad *md)
 	metad__fleet_forget(md);
 	metad__sessions_forget(md);
 	metad__scan_forget(md);
+	memset(md->differing, 0, sizeof(md->differing));
 }
 
 /*

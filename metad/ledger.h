@@ -135,12 +135,14 @@ struct ledger_member {
 	uint16_t supports;  /* the greatest cluster version that its build supports, as it has said within LINK_HEARD_MS; 0: not known */
 	/* Its rows are others than those here since some entry behind `same` and up to `differs`; 0: that is not known of it. */
 	uint64_t same, differs;
+	bool owes; /* as a leader sees it: it has not said yet whether they are */
 };
 
 struct ledger_view {
 	uint64_t id, leader, term, commit, last, applied; /* applied: here; leader: 0: not known */
 	enum raft_role role;
 	bool changes; /* the last change of the group is not committed yet */
+	bool doubts; /* as a leader sees it: voters have other rows than it, and whose are right is not known (digests.h): nobody gets them */
 	uint64_t next_id; /* of a member that is to come */
 	uint32_t count;
 	struct ledger_member members[RAFT_MEMBERS_MAX];
@@ -151,7 +153,10 @@ void ledger_view(const struct ledger *ledger, struct ledger_view *ret_view);
 uint64_t ledger_successor(const struct ledger_view *view);
 /* Likewise: the cluster version that all members support, learners too; 0: of some it is not known. */
 uint16_t ledger_supported(const struct ledger_view *view);
-/* Likewise: 0, or a learner that is to vote now: it is up, and has all that the leader had, `before`, when it looked last. */
+/*
+ * Likewise: 0, or a learner that is to vote now: it is up, and has all that the leader had, `before`, when it looked last; its rows were compared, and are
+ * those of the leader, which are in no doubt. One with other rows stops, and a group of two that counted on it would have no majority.
+ */
 uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before);
 /*
  * Likewise: have most of those that would vote after this removal or promotion, and the one that is promoted, answered the probe `since` or a
@@ -231,6 +236,9 @@ void ledger__group_abandon(struct ledger *l);
 void ledger__group_resign(struct ledger *l);
 bool ledger__group_hand_over(struct ledger *l);
 void ledger__finish_close(struct ledger *l);
+/* The table is another one: at the start, and after a snapshot. */
+void ledger__digest_begin(struct ledger *l);
+bool ledger__digest_doubts(const struct ledger *l);
 void ledger__digest_applied(struct ledger *l, uint64_t index);
 void ledger__digest_said(struct ledger *l, uint64_t from, const struct digests_mark *said);
 void ledger__digest_look(struct ledger *l);

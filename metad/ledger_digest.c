@@ -84,6 +84,16 @@ int ledger__digest_check(struct ledger *l, struct err *err)
 
 /* ---- marks ---- */
 
+void ledger__digest_begin(struct ledger *l)
+{
+	digests_init(&l->digests, wal_meta(replica_log(l->replica))->base_index, replica_applied(l->replica));
+}
+
+bool ledger__digest_doubts(const struct ledger *l)
+{
+	return digests_doubts(&l->digests, &replica_core(l->replica)->config);
+}
+
 void ledger__digest_applied(struct ledger *l, uint64_t index)
 {
 	uint32_t crc;

@@ -230,8 +230,13 @@ static void on_table(void *ctx, struct kv *kv)
 {
 	struct ledger *l = ctx;
 
-	digests_init(&l->digests);
+	ledger__digest_begin(l);
 	l->options.on_table(l->options.ctx, kv);
+}
+
+static bool on_withholds(void *ctx)
+{
+	return ledger__digest_doubts(ctx);
 }
 
 static void on_stop(void *ctx, int code, const char *text)
@@ -327,6 +332,7 @@ int ledger__group_open(struct ledger *l, struct err *err)
 		.ask = on_ask,
 		.part = on_part,
 		.on_table = on_table,
+		.withholds = on_withholds,
 		.on_role = on_role,
 		.on_config = on_config,
 		.on_stop = on_stop,
@@ -351,6 +357,7 @@ int ledger__group_open(struct ledger *l, struct err *err)
 		replica_abandon(l->replica);
 		return err_set(err, ERR_EXIST, "%s holds a replica already: start it without --found, which would make it anew if it lost its directory", l->options.dir);
 	}
+	ledger__digest_begin(l);
 	l->waits = replica_is_blank(l->replica);
 	if (!l->waits || l->group.join)
 		return 0;

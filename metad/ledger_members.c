@@ -52,6 +52,7 @@ static void see(const struct ledger *l, const struct raft_core *core, struct led
 	heard_ns = l->links ? raft_links_heard_ns(l->links, m->id) : 0;
 	m->supports = l->links ? raft_links_supports(l->links, m->id) : 0;
 	if (core->role == RAFT_LEADER) {
+		m->owes = digests_owes(&l->digests, m->id);
 		m->match = peer->match;
 		m->answered = peer->read_seq;
 		heard_ns = heard_ns > l->leads_since_ns ? heard_ns : l->leads_since_ns;
@@ -81,6 +82,7 @@ void ledger_view(const struct ledger *l, struct ledger_view *view)
 	view->applied = replica_applied(l->replica);
 	view->role = core->role;
 	view->changes = core->config.index > core->commit;
+	view->doubts = core->role == RAFT_LEADER && ledger__digest_doubts(l);
 	view->next_id = core->config.last_id + 1;
 	view->count = core->config.count;
 	for (uint32_t i = 0; i < view->count; i++) {
@@ -117,10 +119,10 @@ uint16_t ledger_supported(const struct ledger_view *view)
 
 uint64_t ledger_promotes(const struct ledger_view *view, uint64_t before)
 {
-	for (uint32_t i = 0; !view->changes && i < view->count; i++) {
+	for (uint32_t i = 0; !view->changes && !view->doubts && i < view->count; i++) {
 		const struct ledger_member *m = &view->members[i];
 
-		if (!m->voter && m->state == LEDGER_MEMBER_UP && m->match > 0 && m->match >= before)
+		if (!m->voter && m->state == LEDGER_MEMBER_UP && m->match > 0 && m->match >= before && !m->owes && !m->differs)
 			return m->id;
 	}
 	return 0;

@@ -316,6 +316,22 @@ static bool was_removed(const struct metad *md, const struct ledger_view *view, 
 	return md->members.removed.id && io_addr_parse(text, &addr) == 0 && io_addr_equal(&md->members.removed.addr, &addr);
 }
 
+/* Whoever were added would get rows that may be wrong, and count for them. */
+static int in_doubt(const struct ledger_view *view, char ret_text[TEXT_BYTES])
+{
+	for (uint32_t i = 0; view->doubts && i < view->count; i++) {
+		const struct ledger_member *m = &view->members[i];
+
+		if (!m->voter || !m->differs)
+			continue;
+		snprintf(ret_text, TEXT_BYTES, "metad-%llu and metad-%llu, which leads, have other metadata, and which of them are right is not known: start the metads "
+			"that are down, so that most can say it, or choose one, and remove the other (docs/groups.md)", (unsigned long long)m->id,
+			(unsigned long long)view->id);
+		return ERR_BUSY;
+	}
+	return 0;
+}
+
 static int check_add(const struct ledger_view *view, const struct io_addr *addr, char ret_text[TEXT_BYTES])
 {
 	for (uint32_t i = 0; i < view->count; i++) {
@@ -326,7 +342,7 @@ static int check_add(const struct ledger_view *view, const struct io_addr *addr,
 		return ERR_EXIST;
 	}
 	if (view->count < LIMIT_METADS)
-		return unsettled(view, ret_text);
+		return in_doubt(view, ret_text) ? ERR_BUSY : unsettled(view, ret_text);
 	snprintf(ret_text, TEXT_BYTES, "the group has %u metads, and more make every change slower: remove one first", view->count);
 	return ERR_OVERFLOW;
 }

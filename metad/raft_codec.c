@@ -242,6 +242,8 @@ static void pack_digest(struct packing *p, const struct digests_mark *digest)
 	p->digest.index = digest->index;
 	p->digest.crc = digest->crc;
 	p->digest.settled = digest->settled;
+	p->digest.since = digest->since;
+	p->digest.missed = digest->missed;
 	p->letter.digest = &p->digest;
 }
 
@@ -254,7 +256,7 @@ int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_
 	craton__raft_letter__init(&p->letter);
 	p->letter.place = place_of(letter->place);
 	p->letter.supports = letter->supports;
-	if (letter->digest.index)
+	if (letter->digest.index || letter->digest.missed)
 		pack_digest(p, &letter->digest);
 	if (letter->kind == RAFT_LETTER_MESSAGE)
 		pack_message(p, letter);
@@ -417,7 +419,11 @@ static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
 		return ERR_PROTO;
 	l->supports = (uint16_t)from->supports;
 	if (from->digest)
-		l->digest = (struct digests_mark){from->digest->index, from->digest->crc, from->digest->settled};
+		l->digest = (struct digests_mark){.index = from->digest->index,
+			.crc = from->digest->crc,
+			.settled = from->digest->settled,
+			.since = from->digest->since,
+			.missed = from->digest->missed};
 	switch (from->type) {
 	case TYPE_ASK:
 		if (!from->ask)

@@ -34,7 +34,7 @@ struct raft_letter {
 	uint64_t from, to;
 	uint8_t place[RAFT_PLACE_BYTES]; /* of the sender; zeros: it does not say */
 	uint16_t supports; /* the greatest cluster version that the sender's build supports; 0: it does not say */
-	struct digests_mark digest; /* of the sender's rows; index 0: it does not say */
+	struct digests_mark digest; /* of the sender's rows; index and missed 0: it does not say */
 	struct raft_message message; /* from and to are those of the letter */
 	uint32_t count;              /* of a RAFT_APPEND */
 	struct replica_body bodies[REPLICA_BODIES_MAX];

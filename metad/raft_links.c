@@ -534,7 +534,7 @@ static void give(struct raft_links *links)
 	}
 	if (l->kind == RAFT_LETTER_KNOCK)
 		return; /* its place is what it says */
-	if (l->digest.index && links->options.said)
+	if ((l->digest.index || l->digest.missed) && links->options.said)
 		links->options.said(links->options.ctx, l->from, &l->digest);
 	if (l->kind == RAFT_LETTER_MESSAGE)
 		replica_receive(links->replica, &l->message, l->bodies, l->count);

@@ -80,7 +80,7 @@ bool raft_links_said(const struct raft_links *links, uint64_t id, struct io_addr
 
 /* The greatest cluster version that the member's build supports, as the last letter said; 0: none has come of late. */
 uint16_t raft_links_supports(const struct raft_links *links, uint64_t id);
-/* What letters say from now on of the rows here; index 0: nothing. */
+/* What letters say from now on of the rows here; index and missed 0: nothing. */
 void raft_links_say(struct raft_links *links, const struct digests_mark *digest);
 /* When the last letter of the member came (of io_now_ns); 0: none has. */
 uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id);

@@ -88,7 +88,7 @@ static void print_differs(const struct cr_members *members, const struct cr_memb
 {
 	if (m->differs)
 		printf("%s: what entries %llu to %llu changed there is not what they changed on metad-%llu: whoever has other metadata than most stops, and "
-		       "is replaced (docs/groups.md)\n", m->name, (unsigned long long)m->same + 1, (unsigned long long)m->differs,
+		       "is replaced; until most can say who has, nobody is added or brought up (docs/groups.md)\n", m->name, (unsigned long long)m->same + 1, (unsigned long long)m->differs,
 		       (unsigned long long)members->answered_by);
 }
 

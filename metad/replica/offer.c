@@ -7,7 +7,8 @@
  *
  * One at a time, for one member, and for as long as this leadership lasts: open rows make the table's file grow. They close when the last was
  * read; the offer stays, with its last part, until the member has installed it, and holds the log from Y + 1 on so long. Both have an end: an
- * offer that nobody asks for ends after PART_IDLE_MS, and one that is asked for too slowly (part.h) does, too. The core then asks for another one.
+ * offer that nobody asks for ends after PART_IDLE_MS, and one that is asked for too slowly (part.h) does, too, and one of rows that somebody doubts. The
+ * core then asks for another one.
  */
 #include "metad/replica/replica_private.h"
 
@@ -56,13 +57,18 @@ static bool has_made_way(const struct offer *o)
 	return o->rows && kv_snapshot_check(o->rows, &err);
 }
 
+static bool is_withheld(const struct replica *r)
+{
+	return r->options.withholds && r->options.withholds(r->options.ctx);
+}
+
 static bool is_over(const struct replica *r)
 {
 	const struct offer *o = &r->offer;
 	const struct raft_peer *peer = peer_of(&r->core, o->message.to);
 	uint64_t now = io_now_ns(r->io);
 
-	if (o->unwanted || has_made_way(o) || !leads_still(r) || !peer || peer->state != RAFT_SENDING_SNAPSHOT)
+	if (o->unwanted || is_withheld(r) || has_made_way(o) || !leads_still(r) || !peer || peer->state != RAFT_SENDING_SNAPSHOT)
 		return true;
 	return now - o->asked_ns > PART_IDLE_MS * ms_ns || part_pace_is_over(&o->pace, now);
 }
@@ -162,7 +168,7 @@ void replica__offer_want(struct replica *r, uint64_t wanted)
 		if (o->state == OFFER_OPEN && o->message.to == peer && leads_still(r))
 			o->tell = true;
 		/* Nobody who is not there: the core asks again. */
-		if (o->state != OFFER_NONE || table_applied(r->table) == 0 || !r->core.peers[i].active)
+		if (o->state != OFFER_NONE || table_applied(r->table) == 0 || !r->core.peers[i].active || is_withheld(r))
 			continue;
 		o->state = OFFER_FLUSHING;
 		o->term = r->core.term;

@@ -92,6 +92,8 @@ struct replica_options {
 	/* To member `to`: its replica_receive_ask, _part. As `send`. */
 	void (*ask)(void *ctx, uint64_t to, const struct replica_ask *ask);
 	void (*part)(void *ctx, uint64_t to, const struct replica_part *part);
+	/* NULL, or: the rows here may be wrong: no member gets a snapshot of them, nor the rest of one, for as long as this says so. */
+	bool (*withholds)(void *ctx);
 	/*
 	 * A snapshot takes the place of all rows. NULL: the table closes; scans, values and snapshots of it have ended when this returns. Else
 	 * the new one, as of replica_applied: what was derived from rows in memory is void.

@@ -16,6 +16,7 @@ struct node {
 	uint64_t wrong_from; /* number of the first mark that is another one here; 0: none is */
 	uint32_t wrong; /* likewise: by how much */
 	uint64_t found; /* it is to stop, for that mark */
+	uint64_t since; /* its table was another's up to that entry; 0: it was not */
 	bool down;
 };
 
@@ -42,6 +43,32 @@ static struct world *world_new(uint32_t count, uint64_t seed)
 static struct node *at(struct world *w, uint64_t id)
 {
 	return &w->nodes[id - 1];
+}
+
+static bool is_wrong(const struct node *n)
+{
+	return n->wrong_from && n->applied >= n->wrong_from;
+}
+
+/* All that was in memory is gone. */
+static void restart(struct world *w, uint64_t id)
+{
+	digests_init(&at(w, id)->d, at(w, id)->since, at(w, id)->applied * DIGEST_ENTRIES + 7);
+}
+
+/* It gets the rows of another one, with what is wrong in them, as they are a little behind its last mark. */
+static void give_table(struct world *w, uint64_t from, uint64_t to)
+{
+	const struct node *n = at(w, from);
+	struct node *t = at(w, to);
+
+	if (is_wrong(n) || is_wrong(t)) {
+		t->wrong_from = is_wrong(n) ? n->wrong_from : 0;
+		t->wrong = n->wrong;
+	}
+	t->applied = n->applied;
+	t->since = n->applied * DIGEST_ENTRIES + 7;
+	restart(w, to);
 }
 
 static void apply(struct world *w, uint64_t id, uint64_t marks)
@@ -81,7 +108,7 @@ static void send(struct world *w, uint64_t from, uint64_t to)
 {
 	if (at(w, from)->down || at(w, to)->down || at(w, from)->found || at(w, to)->found || rng_chance(&w->rng, w->loss, 100))
 		return;
-	if (at(w, from)->says.index)
+	if (at(w, from)->says.index || at(w, from)->says.missed)
 		digests_hear(&at(w, to)->d, from, w->leader, &at(w, from)->says);
 }
 
@@ -204,9 +231,8 @@ START_TEST(test_table_of_another)
 		exchanges(w, 50);
 		w->leader = 3 - wrong;
 		w->term++;
-		at(w, wrong)->wrong_from = 0;
-		digests_init(&at(w, wrong)->d);
-		at(w, wrong)->applied = 4;
+		apply(w, 3 - wrong, 4);
+		give_table(w, 3 - wrong, wrong);
 		apply(w, wrong, 6); /* ahead of who it has it from */
 		apply(w, 3, 6);
 		at(w, 3)->down = false;
@@ -246,9 +272,8 @@ START_TEST(test_who_counts)
 	exchanges(w, 100);
 	for (uint32_t i = 1; i <= 5; i++)
 		check_fine(w, i);
-	at(w, 3)->wrong_from = 0;
-	digests_init(&at(w, 3)->d); /* it has the table of the leader now */
-	at(w, 3)->applied = 3;
+	at(w, 3)->wrong_from = 0; /* it had them in memory only */
+	restart(w, 3);
 	apply_all(w, 5);
 	exchanges(w, 100);
 	check_fine(w, 1);
@@ -302,11 +327,218 @@ START_TEST(test_members_that_go)
 }
 END_TEST
 
-/* Letters are lost, leaders change, replicas restart and get tables, and one goes wrong, or none: that one is found, and no other. */
+/* Rows that one got from another are no witness for them: what was wrong in them before they were given is wrong in both. */
+START_TEST(test_given_tables_are_no_witnesses)
+{
+	for (uint64_t leader = 1; leader <= 3; leader++) {
+		struct world *w = world_new(3, 9);
+
+		apply_all(w, 1);
+		exchanges(w, 5);
+		at(w, 1)->wrong_from = 2;
+		at(w, 1)->wrong = 1;
+		at(w, 3)->down = true;
+		apply(w, 1, 2);
+		give_table(w, 1, 3);
+		at(w, 3)->down = false;
+		w->leader = leader;
+		w->term++;
+		for (uint64_t marks = 3; marks < 8; marks++) {
+			apply_all(w, marks);
+			exchanges(w, 20);
+			if (marks == 5)
+				restart(w, 3);
+		}
+		for (uint64_t id = 1; id <= 3; id++) {
+			check_fine(w, id);
+			ck_assert_uint_le(at(w, id)->d.agreed, DIGEST_ENTRIES);
+		}
+		ck_assert(digests_doubts(&at(w, leader)->d, &w->config));
+		mem_free(w);
+	}
+}
+END_TEST
+
+/* Once all have had the same as it behind its table's beginning it is as good a witness as any, also for one that has forgotten all. */
+START_TEST(test_given_tables_become_witnesses)
+{
+	for (uint64_t wrong = 1; wrong <= 3; wrong++) {
+		struct world *w = world_new(3, 10);
+
+		apply_all(w, 2);
+		give_table(w, 1, 2);
+		give_table(w, 1, 3);
+		apply_all(w, 3);
+		exchanges(w, 10);
+		ck_assert_uint_eq(at(w, 3)->d.since, 0);
+		at(w, wrong)->wrong_from = 4;
+		at(w, wrong)->wrong = 1;
+		w->leader = wrong;
+		w->term++;
+		restart(w, wrong);
+		apply_all(w, 4);
+		exchanges(w, 10);
+		for (uint64_t id = 1; id <= 3; id++)
+			ck_assert_uint_eq(at(w, id)->found, id == wrong ? 4 : 0);
+		mem_free(w);
+	}
+}
+END_TEST
+
+/* Two of five that have their tables from another one are no witnesses for its mistakes, but for those of the two others. */
+START_TEST(test_witnesses_against_whom)
+{
+	for (uint64_t wrong = 1; wrong <= 2; wrong++) {
+		struct world *w = world_new(5, 11);
+
+		apply_all(w, 1);
+		exchanges(w, 5);
+		at(w, 1)->wrong_from = wrong == 1 ? 2 : 0;
+		at(w, 1)->wrong = 1;
+		at(w, 2)->wrong_from = wrong == 2 ? 4 : 0;
+		at(w, 2)->wrong = 1;
+		apply_all(w, 2);
+		give_table(w, 1, 4);
+		give_table(w, 1, 5);
+		apply_all(w, 3);
+		exchanges(w, 20); /* 2 has the same as they, if 1 is right */
+		apply_all(w, 4);
+		exchanges(w, 20);
+		for (uint64_t id = 1; id <= 5; id++)
+			ck_assert_uint_eq(at(w, id)->found, wrong == 2 && id == 2 ? 4 : 0);
+		mem_free(w);
+	}
+}
+END_TEST
+
+/* There is a doubt for as long as nobody knows who is right, and while both are members. */
+START_TEST(test_doubt)
+{
+	struct world *w = world_new(3, 12);
+
+	at(w, 2)->wrong_from = 2;
+	at(w, 2)->wrong = 1;
+	at(w, 3)->down = true;
+	apply_all(w, 1);
+	exchanges(w, 20);
+	ck_assert(!digests_doubts(&at(w, 1)->d, &w->config));
+	apply_all(w, 2);
+	exchanges(w, 20);
+	ck_assert(digests_doubts(&at(w, 1)->d, &w->config));
+	w->config.members[1].voter = false; /* who learns is no voice against it */
+	ck_assert(!digests_doubts(&at(w, 1)->d, &w->config));
+	w->config.members[1].voter = true;
+	at(w, 3)->down = false;
+	apply_all(w, 2);
+	exchanges(w, 20);
+	ck_assert_uint_eq(at(w, 2)->found, 2);
+	ck_assert_uint_eq(digests_member(&at(w, 1)->d, 2)->differs, 2 * DIGEST_ENTRIES);
+	ck_assert(!digests_doubts(&at(w, 1)->d, &w->config)); /* most have what it has */
+	mem_free(w);
+}
+END_TEST
+
+/* The leader is wrong, and one of the others is far behind: what one has said waits for what the other will say. */
+START_TEST(test_leader_is_wrong_and_one_lags)
+{
+	struct world *w = world_new(3, 13);
+
+	at(w, 1)->wrong_from = 40;
+	at(w, 1)->wrong = 1;
+	for (uint64_t marks = 1; marks <= 120; marks++) {
+		apply(w, 1, marks);
+		apply(w, 2, marks);
+		if (marks > 20)
+			apply(w, 3, marks - 20);
+		exchange(w);
+	}
+	ck_assert_uint_ge(at(w, 1)->found, 40);
+	ck_assert_uint_lt(at(w, 1)->found, 90);
+	check_fine(w, 2);
+	check_fine(w, 3);
+	mem_free(w);
+}
+END_TEST
+
+/* Who is to vote soon is asked first; what it cannot know is not waited for. What was settled before it voted is not any more. */
+START_TEST(test_who_learns)
+{
+	struct world *w = world_new(2, 14);
+	struct digests *d = &at(w, 1)->d;
+
+	w->config.members[1].voter = false;
+	ck_assert(!digests_owes(d, 2)); /* there is nothing to be asked about yet */
+	at(w, 2)->down = true;
+	apply(w, 1, 2);
+	exchanges(w, 2);
+	ck_assert(digests_owes(d, 2));
+	at(w, 2)->down = false;
+	apply(w, 2, 1);
+	exchanges(w, 20);
+	ck_assert(digests_owes(d, 2));
+	apply(w, 2, 2);
+	exchanges(w, 3);
+	ck_assert(!digests_owes(d, 2));
+	mem_free(w);
+	w = world_new(2, 15);
+	d = &at(w, 1)->d;
+	w->config.members[1].voter = false;
+	apply(w, 1, 2);
+	give_table(w, 1, 2);
+	exchanges(w, 1);
+	ck_assert(digests_owes(d, 2));
+	exchanges(w, 3);
+	ck_assert(!digests_owes(d, 2)); /* its table began behind that mark */
+	ck_assert_uint_eq(digests_member(d, 2)->agreed, 0);
+	ck_assert(at(w, 1)->d.round.settled);
+	w->config.members[1].voter = true;
+	at(w, 2)->down = true;
+	exchanges(w, 1);
+	ck_assert(!at(w, 1)->d.round.settled);
+	mem_free(w);
+}
+END_TEST
+
+/* ---- histories ---- */
+
+static int tables_given, wrong_tables_given, all_found;
+
+static bool has_doubt(struct world *w, uint64_t id)
+{
+	return digests_doubts(&at(w, id)->d, &w->config);
+}
+
+/* Of whoever leads, if it may. */
+static void give_some_table(struct world *w, uint64_t to)
+{
+	if (w->leader == to || at(w, w->leader)->down || at(w, w->leader)->found || at(w, to)->found || at(w, to)->applied > at(w, w->leader)->applied ||
+		has_doubt(w, w->leader))
+		return;
+	tables_given++;
+	wrong_tables_given += is_wrong(at(w, w->leader));
+	give_table(w, w->leader, to);
+}
+
+/* Who never had the table of another is a witness against anybody. */
+static bool most_are_witnesses(struct world *w)
+{
+	uint32_t count = 0;
+
+	for (uint32_t id = 1; id <= w->config.count; id++)
+		count += !at(w, id)->since && !at(w, id)->wrong_from;
+	return count > w->config.count / 2;
+}
+
+/*
+ * Letters are lost, leaders change, replicas restart and get tables, and one goes wrong, or none: nobody who is right is ever found; and who is wrong is,
+ * as is whoever has its table, where most have made their own.
+ */
 static void history(uint64_t seed)
 {
 	struct world *w = world_new(seed % 2 ? 3 : 5, seed);
 	uint64_t marks = 1, wrong = seed % 3 ? rng_between(&w->rng, 1, w->config.count) : 0;
+	uint32_t tables = seed % 4 ? 30 : 600; /* one in so many turns */
+	bool ends_well;
 
 	w->loss = (uint32_t)rng_below(&w->rng, 60);
 	if (wrong) {
@@ -314,29 +546,27 @@ static void history(uint64_t seed)
 		at(w, wrong)->wrong = (uint32_t)rng_u64(&w->rng) | 1;
 	}
 	for (int i = 0; i < 600; i++) {
-		struct node *n = at(w, rng_between(&w->rng, 1, w->config.count));
+		uint64_t id = rng_between(&w->rng, 1, w->config.count);
 
 		marks += rng_chance(&w->rng, 1, 4);
-		for (uint32_t id = 1; id <= w->config.count; id++)
-			if (!at(w, id)->down && rng_chance(&w->rng, 1, 3))
-				apply(w, id, rng_between(&w->rng, at(w, id)->applied, marks));
+		for (uint32_t other = 1; other <= w->config.count; other++)
+			if (!at(w, other)->down && rng_chance(&w->rng, 1, 3))
+				apply(w, other, rng_between(&w->rng, at(w, other)->applied, marks));
 		if (rng_chance(&w->rng, 1, 30)) {
 			w->leader = rng_between(&w->rng, 1, w->config.count);
 			w->term++;
 		}
 		if (rng_chance(&w->rng, 1, 40))
-			n->down = !n->down;
+			at(w, id)->down = !at(w, id)->down;
 		if (rng_chance(&w->rng, 1, 40))
-			digests_init(&n->d); /* restarted */
-		if (rng_chance(&w->rng, 1, 60) && !n->found && n->applied + 1 < marks) {
-			digests_init(&n->d);
-			n->applied = marks - 1; /* a table of another that is right */
-			n->wrong_from = 0;
-			wrong = n == &w->nodes[wrong ? wrong - 1 : 0] ? 0 : wrong;
-		}
+			restart(w, id);
+		if (rng_chance(&w->rng, 1, tables))
+			give_some_table(w, id);
 		exchange(w);
 	}
 	w->loss = 0;
+	ends_well = most_are_witnesses(w);
+	all_found += ends_well && wrong;
 	for (uint32_t id = 1; id <= w->config.count; id++)
 		at(w, id)->down = false;
 	for (w->leader = 1; w->leader <= w->config.count; w->leader++) {
@@ -344,16 +574,25 @@ static void history(uint64_t seed)
 		apply_all(w, ++marks);
 		exchanges(w, 40);
 	}
-	for (uint32_t id = 1; id <= w->config.count; id++)
-		ck_assert_msg((at(w, id)->found != 0) == (id == wrong), "seed %d: replica %d, the wrong one is %d", (int)seed, (int)id, (int)wrong);
+	for (uint32_t id = 1; id <= w->config.count; id++) {
+		const struct node *n = at(w, id);
+
+		ck_assert_msg(!n->found || is_wrong(n), "seed %d: replica %d is right, and stops", (int)seed, (int)id);
+		ck_assert_msg(n->found || !is_wrong(n) || !ends_well, "seed %d: replica %d is wrong, and is not found", (int)seed, (int)id);
+	}
 	mem_free(w);
 }
 
 START_TEST(test_histories)
 {
-	for (uint64_t seed = 1; seed <= 300; seed++)
+	for (uint64_t seed = 1; seed <= 600; seed++)
 		history(seed);
+	ck_assert_int_gt(tables_given, 1000);
+	ck_assert_int_gt(wrong_tables_given, 30);
+	ck_assert_int_gt(all_found, 100);
 }
 END_TEST
 
-UNIT_MAIN("digests", test_example, test_leader_is_wrong, test_third_decides, test_table_of_another, test_who_counts, test_laggard, test_members_that_go, test_histories)
+UNIT_MAIN("digests", test_example, test_leader_is_wrong, test_third_decides, test_table_of_another, test_who_counts, test_laggard,
+	test_given_tables_are_no_witnesses, test_given_tables_become_witnesses, test_witnesses_against_whom, test_doubt,
+	test_leader_is_wrong_and_one_lags, test_who_learns, test_members_that_go, test_histories)

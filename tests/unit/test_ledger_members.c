@@ -50,6 +50,17 @@ START_TEST(test_who_votes_now)
 	view.members[3].state = LEDGER_MEMBER_UP;
 	view.changes = true;
 	ck_assert_uint_eq(ledger_promotes(&view, 95), 0);
+	view.changes = false;
+	view.doubts = true; /* what it has may be wrong */
+	ck_assert_uint_eq(ledger_promotes(&view, 95), 0);
+	view.doubts = false;
+	view.members[3].owes = true; /* it may be about to stop, as its rows are others */
+	ck_assert_uint_eq(ledger_promotes(&view, 95), 0);
+	view.members[3].owes = false;
+	view.members[3].differs = 60; /* it is */
+	ck_assert_uint_eq(ledger_promotes(&view, 95), 0);
+	view.members[3].differs = 0;
+	ck_assert_uint_eq(ledger_promotes(&view, 95), 4);
 }
 END_TEST
 

@@ -194,6 +194,143 @@ START_TEST(test_two_of_three)
 }
 END_TEST
 
+/* Each that comes to lead says it, also when it has led before. */
+START_TEST(test_each_leader_says_it)
+{
+	struct metad_bed *b, *wrong;
+
+	open_raised_group(8);
+	check_compared();
+	b = wait_leader();
+	wrong = follower();
+	crash(third(b, wrong));
+	flip(wrong);
+	for (int i = 0; i < METADS; i++)
+		beds[i].log.write = count_lines;
+	lines = 0;
+	write_entries(2 * DIGEST_ENTRIES);
+	metad_bed_silence(b, 10 * 1000);
+	for (int led = 1; led <= 3; led++) {
+		struct metad_bed *next = wait_leader() == b ? wrong : b;
+
+		ck_assert_int_eq(lines, led);
+		ck_assert_int_eq(act(wait_leader(), TRANSFER, number(next)), 0);
+		ck_assert_ptr_eq(wait_leader(), next);
+		metad_bed_silence(b, 10 * 1000);
+	}
+	close_group();
+}
+END_TEST
+
+/* One that crashed: what it lacks by now is not in the log any more. */
+static struct metad_bed *lag_behind(struct metad_bed *away)
+{
+	crash(away);
+	write_entries(3000);
+	ck_assert_uint_gt(wal_index(replica_log(wait_leader()->md->ledger->replica))->base_index, 1);
+	return away;
+}
+
+static uint64_t installed(const struct metad_bed *b)
+{
+	return replica_counts(b->md->ledger->replica)->snapshots_installed;
+}
+
+static bool has_installed(void *ctx)
+{
+	return installed(ctx) > 0;
+}
+
+static void check_none_stopped(void)
+{
+	for (int i = 0; i < bed_count; i++)
+		ck_assert_msg(!beds[i].fatal, "metad-%d: %s", i + 1, beds[i].fatal_text);
+}
+
+/* An operator has chosen. Who waits for rows goes first: it counts, and has nothing. */
+static void take_out(struct metad_bed *b, struct metad_bed *trusted)
+{
+	int status = ERR_BUSY;
+
+	for (int tries = 0; tries < 100 && status; tries++) {
+		if (wait_leader() != trusted && act(wait_leader(), TRANSFER, number(trusted)) == 0)
+			wait_other_leader(b);
+		metad_bed_silence(b, 100);
+		status = act(wait_leader(), REMOVE, number(b));
+	}
+	ck_assert_int_eq(status, 0);
+	crash(b);
+	forget(b);
+}
+
+/* Who leads has other rows than the only one that could say so: it gives them to nobody, and nobody is added, until an operator chooses. */
+START_TEST(test_wrong_leader_gives_nothing)
+{
+	struct metad_bed *wrong, *right, *away, *joiner;
+
+	open_raised_group(6);
+	for (int i = 0; i < METADS; i++)
+		beds[i].log.write = count_lines;
+	check_compared();
+	lines = 0;
+	wrong = wait_leader();
+	right = follower();
+	away = third(wrong, right);
+	flip(wrong);
+	lag_behind(away);
+	metad_bed_silence(right, 5 * 1000);
+	ck_assert_ptr_eq(wait_leader(), wrong);
+	ck_assert_uint_gt(status_of(right)->differs, 0);
+	ck_assert_int_eq(lines, 1);
+	restart(away);
+	metad_bed_silence(right, 20 * 1000);
+	check_none_stopped();
+	ck_assert_uint_eq(installed(away), 0);
+	joiner = start_joiner(0);
+	ck_assert_ptr_nonnull(strstr(ask_members(ADD, joiner)->error, "which of them are right is not known"));
+	crash(joiner);
+	bed_gone[--bed_count] = true;
+	take_out(away, right);
+	take_out(wrong, right);
+	write_entries(2 * DIGEST_ENTRIES);
+	check_none_stopped();
+	close_group();
+}
+END_TEST
+
+/* Between two marks nobody knows yet that it is wrong: who gets its rows then says what it says, and is no second voice against the other one. */
+START_TEST(test_wrong_leader_gave_before)
+{
+	struct metad_bed *wrong, *right, *away;
+
+	open_raised_group(7);
+	wrong = wait_leader();
+	right = follower();
+	away = lag_behind(third(wrong, right));
+	ck_assert_ptr_eq(wait_leader(), wrong);
+	for (int i = 0; i < DIGEST_ENTRIES && ledger_applied(wrong->md->ledger) % DIGEST_ENTRIES > DIGEST_ENTRIES / 2; i++)
+		write_entries(1);
+	flip(wrong);
+	write_entries(2);
+	restart(away);
+	ck_assert(sim_run(sim, has_installed, away, sim_now_ns(sim) + 60 * s_ns));
+	ck_assert_uint_eq(status_of(right)->differs, 0);
+	write_entries(3 * DIGEST_ENTRIES);
+	metad_bed_silence(right, 10 * 1000);
+	check_none_stopped();
+	ck_assert_uint_gt(status_of(wait_leader() == right ? wrong : right)->differs, 0);
+	ck_assert_uint_eq(status_of(wait_leader() == wrong ? away : wrong)->differs != 0, wait_leader() == right);
+	metad_bed_stop(away);
+	metad_bed_start(away);
+	write_entries(3 * DIGEST_ENTRIES);
+	metad_bed_silence(right, 10 * 1000);
+	check_none_stopped();
+	take_out(away, right);
+	take_out(wrong, right);
+	close_group();
+}
+END_TEST
+
 /* What was wrong was not in memory when power failed: who starts again has it in its rows, and is found. */
 START_TEST(test_wrong_rows_stay_wrong)
 {
@@ -252,4 +389,5 @@ START_TEST(test_no_false_alarm)
 }
 END_TEST
 
-UNIT_MAIN("metad_group_digest", test_example, test_leader, test_two_of_three, test_wrong_rows_stay_wrong, test_no_false_alarm)
+UNIT_MAIN("metad_group_digest", test_example, test_leader, test_two_of_three, test_each_leader_says_it, test_wrong_leader_gives_nothing, test_wrong_leader_gave_before,
+	test_wrong_rows_stay_wrong, test_no_false_alarm)

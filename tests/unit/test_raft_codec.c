@@ -179,6 +179,27 @@ START_TEST(test_snapshot_letters)
 }
 END_TEST
 
+/* A letter that says nothing of its sender's rows, a mark of them, and that there is none. */
+START_TEST(test_what_rows_are)
+{
+	const struct digests_mark marks[] = {{0}, {.index = 512, .crc = 77, .settled = true, .since = 300}, {.since = 300, .missed = 256}};
+	struct bed *b = bed_new();
+
+	b->in.kind = RAFT_LETTER_KNOCK;
+	for (size_t i = 0; i < ARRAY_COUNT(marks); i++) {
+		b->in.digest = marks[i];
+		pack(b);
+		ck_assert_int_eq(unpack(b), 0);
+		ck_assert_uint_eq(b->out.digest.index, marks[i].index);
+		ck_assert_uint_eq(b->out.digest.crc, marks[i].crc);
+		ck_assert_int_eq(b->out.digest.settled, marks[i].settled);
+		ck_assert_uint_eq(b->out.digest.since, marks[i].since);
+		ck_assert_uint_eq(b->out.digest.missed, marks[i].missed);
+	}
+	bed_free(b);
+}
+END_TEST
+
 START_TEST(test_invitations_and_knocks)
 {
 	struct bed *b = bed_new();
@@ -336,4 +357,4 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
-UNIT_MAIN("raft_codec", test_messages, test_snapshot_letters, test_invitations_and_knocks, test_refused, test_greatest_letter, test_nonsense)
+UNIT_MAIN("raft_codec", test_messages, test_snapshot_letters, test_what_rows_are, test_invitations_and_knocks, test_refused, test_greatest_letter, test_nonsense)
