@@ -204,8 +204,10 @@ static void on_timer(struct io_op *op)
 		metad__maybe_stopped(md);
 		return;
 	}
-	if (!md->failed)
+	if (!md->failed) {
 		note_hung(md);
+		metad__begin_again(md);
+	}
 	if (md->ready && !md->failed) {
 		metad__check_version(md);
 		metad__note_differs(md);

@@ -287,6 +287,7 @@ struct metad {
 	uint64_t silence_checked_ns;
 	struct io_op timer;
 	bool rolling; /* a token roll is under way */
+	bool beginning; /* what makes it ready is under way */
 	uint64_t differing[RAFT_MEMBERS_MAX]; /* members whose rows are others, when it was last looked at; then zeros */
 	uint16_t raising_to; /* the cluster version: likewise, in a group; 0: none */
 	bool hung;    /* the ledger's log did not answer, when it was last looked at */
@@ -352,6 +353,8 @@ bool metad__ask_first(struct metad *md, struct rpc_req *req);
 uint16_t metad__first_version(const struct metad *md);
 /* Of who leads a group: raises the cluster version when all members support more. */
 void metad__check_version(struct metad *md);
+/* It leads and is not ready, and nothing that makes it so is under way: tries again. */
+void metad__begin_again(struct metad *md);
 /* Of who leads a group: logs which members have other rows, once for each leadership. */
 void metad__note_differs(struct metad *md);
 /* For ledger_options. */

@@ -3,6 +3,7 @@
  * lead: when metad serves, and what it does first and last.
  *
  *   FOLLOWS --the ledger says that it leads--> [format; one log: raise the cluster version] --> ready: requests are served, plans and timers run
+ *      |                                       (again with the timer, if the ledger did not take it: it was about to hand over)
  *      ^------------------------------------- leads no longer: all that waits is refused, what was only in memory is void
  *
  * One log leads from its start to its end. In a group a request is served after the leader has asked the others whether it leads still, once for
@@ -134,8 +135,9 @@ static void set_ready(struct metad *md)
 static void on_formatted(struct metad *md, void *arg, int status, const struct state_result *res)
 {
 	(void)arg;
+	md->beginning = false;
 	if (!res || status)
-		return; /* the ledger has failed, or leads no longer: it says so */
+		return; /* the ledger has failed, or leads no longer, and says so; or it was handing over, and may lead on */
 	log_line(md->options.log, LOG_INFO, "formatted", "policy=%s", md->options.default_policy);
 	set_ready(md);
 }
@@ -182,6 +184,7 @@ static bool raise_version(struct metad *md, uint16_t to, metad_result_fn *fn)
 
 static void on_raised(struct metad *md, void *arg, int status, const struct state_result *res)
 {
+	md->beginning = false;
 	if (!res || status)
 		return; /* as above */
 	log_raised(md, arg);
@@ -238,6 +241,19 @@ void metad__note_differs(struct metad *md)
 	memcpy(md->differing, differing, sizeof(differing));
 }
 
+static void make_ready(struct metad *md)
+{
+	md->beginning = true;
+	if (!md->state.formatted) {
+		format(md);
+	} else if (md->state.meta.version < (md->options.group.id ? STATE_CLUSTER_OLDEST : md->options.supports)) {
+		CHECK(raise_version(md, md->options.supports, on_raised)); /* one replica is all there is, and it supports the new version */
+	} else {
+		md->beginning = false;
+		set_ready(md);
+	}
+}
+
 static void forget(struct metad *md)
 {
 	md->range.next = md->range.end = md->range.until_ms = 0;
@@ -261,12 +277,13 @@ static void begin(struct metad *md)
 	md->gc.round = md->base_ms;
 	md->base_ns = md->started_ns = io_now_ns(md->io);
 	md->silence_checked_ns = 0;
-	if (!md->state.formatted)
-		format(md);
-	else if (md->state.meta.version < (md->options.group.id ? STATE_CLUSTER_OLDEST : md->options.supports))
-		CHECK(raise_version(md, md->options.supports, on_raised)); /* one replica is all there is, and it supports the new version */
-	else
-		set_ready(md);
+	make_ready(md);
+}
+
+void metad__begin_again(struct metad *md)
+{
+	if (md->role.leads && !md->ready && !md->beginning)
+		make_ready(md);
 }
 
 /* ---- end ---- */

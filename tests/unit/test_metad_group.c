@@ -89,6 +89,41 @@ START_TEST(test_followers_refuse_and_say_who_leads)
 }
 END_TEST
 
+static void ignore_handed(void *ctx, int code)
+{
+	(void)ctx, (void)code;
+}
+
+static bool is_about_to_lead(void *ctx)
+{
+	struct metad_bed **ret_lead = ctx;
+
+	for (int i = 0; i < METADS; i++) {
+		const struct raft_core *core = replica_core(beds[i].md->ledger->replica);
+
+		if (core && core->role == RAFT_LEADER && !beds[i].md->role.leads)
+			*ret_lead = &beds[i];
+	}
+	return *ret_lead != NULL;
+}
+
+/* While it hands over nothing is taken, also not what makes a new store; who was to take over is gone, and it leads on. */
+START_TEST(test_first_leader_cannot_hand_over)
+{
+	struct metad_bed *lead = NULL, *next;
+
+	open_group(3);
+	ck_assert(sim_run(sim, is_about_to_lead, &lead, sim_now_ns(sim) + 10 * s_ns));
+	next = lead == &beds[0] ? &beds[1] : &beds[0];
+	cut_off(next, true);
+	ck_assert_int_eq(replica_transfer(lead->md->ledger->replica, next->options.group.id, ignore_handed, NULL), 0);
+	ck_assert_ptr_eq(wait_leader(), lead);
+	cut_off(next, false);
+	check_equal();
+	close_group();
+}
+END_TEST
+
 /* It does not know yet that it was deposed: clients still reach it. */
 START_TEST(test_deposed_leader_serves_no_old_rows)
 {
@@ -297,11 +332,6 @@ START_TEST(test_last_one_stops)
 	close_group();
 }
 END_TEST
-
-static void ignore_handed(void *ctx, int code)
-{
-	(void)ctx, (void)code;
-}
 
 /* Handlers answer a failure with what they would say of a success; of this one nobody may read that as a hint. */
 START_TEST(test_refusal_in_a_method_s_own_words)
@@ -737,7 +767,7 @@ START_TEST(test_one_host_gets_another_address)
 }
 END_TEST
 
-UNIT_MAIN("metad_group", test_example, test_followers_refuse_and_say_who_leads, test_deposed_leader_serves_no_old_rows,
+UNIT_MAIN("metad_group", test_example, test_followers_refuse_and_say_who_leads, test_first_leader_cannot_hand_over, test_deposed_leader_serves_no_old_rows,
 	test_deposed_leader_refuses_no_session, test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories,
 	test_removal_next_to_one_just_dead, test_what_is_asked_again, test_address_written_otherwise, test_who_knows_of_no_leader,
 	test_list_in_another_order, test_hosts_get_other_addresses, test_one_host_gets_another_address)
