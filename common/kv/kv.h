@@ -158,6 +158,11 @@ struct kv_snapshot;
 int kv_snapshot_open(struct kv *kv, struct kv_snapshot **ret_snapshot, uint64_t *ret_applied, struct err *err);
 /* ERR_NOENT behind the last; another error is a damaged row. Valid until the next call. */
 int kv_snapshot_next(struct kv_snapshot *snapshot, struct slice *ret_key, struct slice *ret_value, struct err *err);
+/*
+ * Rows that were not used for long lie on the disk alone, and to come upon them there holds the loop up; another thread goes ahead of the reader. Are the
+ * next `bytes` of rows, at most half a MiB, in memory? If not, `near` is called when they are; not after kv_snapshot_close. There is one who waits.
+ */
+bool kv_snapshot_near(struct kv_snapshot *snapshot, uint64_t bytes, void (*near)(void *ctx), void *ctx);
 void kv_snapshot_close(struct kv_snapshot *snapshot);
 /* What the open snapshots keep is needed for rows: they give ERR_NOSPC alone from here on, and the last row is gone. They are still to be closed. */
 void kv_end_snapshots(struct kv *kv);

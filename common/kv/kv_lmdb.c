@@ -29,6 +29,7 @@
 #include <lmdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_TSAN 1
@@ -45,6 +46,7 @@ enum {
 	PATH_BYTES = 4096 + 32,
 	MODE = 0600,
 	AHEAD_STEP_BYTES = 4096, /* the least that a page has */
+	AHEAD_VALUES = 8,        /* on their way at once */
 	CACHE_ROWS = 4096, /* 200 KiB */
 	OWN_BYTES = 1 << 20, /* that a commit may take for LMDB's own tables, lists of free pages among them, and to become deeper */
 };
@@ -720,22 +722,42 @@ static int lmdb_snapshot_next(
 	return at_row(store, snap->cursor, (MDB_val){0, NULL}, op, ret_key, ret_value, err);
 }
 
-/* The table's keys lead to it, so that looking for them brings its branches; of a value every page is touched. */
+/* A value of several pages comes from the disk with one read, and while others are on their way. */
+static void ask_for(MDB_val v)
+{
+	uintptr_t from = (uintptr_t)v.mv_data & ~(uintptr_t)(AHEAD_STEP_BYTES - 1), to = (uintptr_t)v.mv_data + v.mv_size;
+
+	if (to - from > AHEAD_STEP_BYTES)
+		(void)madvise((void *)from, to - from, MADV_WILLNEED); /* a hint: each page is touched later */
+}
+
+static void touch(MDB_val v)
+{
+	for (size_t at = 0; at < v.mv_size; at += AHEAD_STEP_BYTES)
+		(void)((const volatile uint8_t *)v.mv_data)[at];
+	if (v.mv_size)
+		(void)((const volatile uint8_t *)v.mv_data)[v.mv_size - 1];
+}
+
 static uint64_t lmdb_snapshot_ahead(void *store, void *snapshot, uint64_t bytes, const atomic_bool *stop)
 {
 	struct lmdb_snapshot *snap = snapshot;
+	MDB_val k, v, values[AHEAD_VALUES] = {{0}};
 	uint64_t looked = 0;
-	MDB_val k, v;
+	size_t n = 0;
 
 	(void)store;
 	while (looked < bytes && !atomic_load_explicit(stop, memory_order_relaxed)) {
 		if (mdb_cursor_get(snap->ahead, &k, &v, snap->ahead_begun ? MDB_NEXT : MDB_FIRST))
 			break; /* the end; or an error, which who reads will see */
 		snap->ahead_begun = true;
-		for (size_t at = 0; at < v.mv_size; at += AHEAD_STEP_BYTES)
-			(void)((const volatile uint8_t *)v.mv_data)[at];
+		touch(values[n % AHEAD_VALUES]);
+		values[n++ % AHEAD_VALUES] = v;
+		ask_for(v);
 		looked += k.mv_size + v.mv_size - CRC_BYTES; /* a damaged row is shorter, and the reader's end */
 	}
+	for (size_t i = 0; i < AHEAD_VALUES; i++)
+		touch(values[i]);
 	return looked;
 }
 

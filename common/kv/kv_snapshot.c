@@ -6,6 +6,7 @@
 #include "common/kv/kv_snapshot.h"
 
 #include <stdatomic.h>
+#include "common/base/check.h"
 #include "common/base/mem.h"
 
 struct kv_snapshot {
@@ -18,6 +19,11 @@ struct kv_snapshot {
 	bool looking, at_end;
 	atomic_bool stop;
 	uint64_t read_bytes, looked_bytes, look_to; /* all from the first row on */
+	uint64_t got_bytes;                         /* the other thread's, while it looks */
+	/* Who waits for rows to be near. */
+	uint64_t near_bytes;
+	void (*near)(void *ctx);
+	void *near_ctx;
 };
 
 static void let_go(struct kv_snapshot *s)
@@ -31,10 +37,25 @@ static void look_run(struct io_op *op)
 {
 	struct kv_snapshot *s = CONTAINER_OF(op, struct kv_snapshot, op);
 
-	s->looked_bytes += s->all->backend->snapshot_ahead(s->all->store, s->snapshot, s->look_to - s->looked_bytes, &s->stop);
+	s->got_bytes = s->all->backend->snapshot_ahead(s->all->store, s->snapshot, s->look_to - s->looked_bytes, &s->stop);
 }
 
 static void look_ahead(struct kv_snapshot *s);
+
+static bool is_near(const struct kv_snapshot *s, uint64_t bytes)
+{
+	return !s->all->backend->snapshot_ahead || s->ended || s->at_end || s->looked_bytes >= s->read_bytes + bytes;
+}
+
+static void tell_near(struct kv_snapshot *s)
+{
+	void (*near)(void *ctx) = s->near;
+
+	if (!near || !is_near(s, s->near_bytes))
+		return;
+	s->near = NULL;
+	near(s->near_ctx);
+}
 
 static void look_done(struct io_op *op)
 {
@@ -42,9 +63,11 @@ static void look_done(struct io_op *op)
 	struct kv_snapshots *all = s->all;
 
 	s->looking = false;
+	s->looked_bytes += s->got_bytes;
 	s->at_end = s->looked_bytes < s->look_to;
 	if (!s->ended) {
 		look_ahead(s);
+		tell_near(s); /* may close it */
 		return;
 	}
 	let_go(s);
@@ -100,6 +123,18 @@ int kv_snapshot_next(struct kv_snapshot *s, struct slice *ret_key, struct slice 
 	return 0;
 }
 
+bool kv_snapshot_near(struct kv_snapshot *s, uint64_t bytes, void (*near)(void *ctx), void *ctx)
+{
+	CHECK(bytes <= KV_AHEAD_BYTES / 2);
+	if (is_near(s, bytes))
+		return true;
+	CHECK(s->looking);
+	s->near_bytes = bytes;
+	s->near = near;
+	s->near_ctx = ctx;
+	return false;
+}
+
 static void end_snapshot(struct kv_snapshot *s)
 {
 	if (s->ended)
@@ -115,6 +150,7 @@ static void end_snapshot(struct kv_snapshot *s)
 
 void kv_snapshot_close(struct kv_snapshot *s)
 {
+	s->near = NULL;
 	end_snapshot(s);
 	s->closed = true;
 	if (!s->looking)
@@ -123,6 +159,10 @@ void kv_snapshot_close(struct kv_snapshot *s)
 
 void kv__snapshots_end(struct kv_snapshots *all)
 {
-	LIST_FOREACH_SAFE(it, &all->all)
-		end_snapshot(LIST_ENTRY(it, struct kv_snapshot, link));
+	LIST_FOREACH_SAFE(it, &all->all) {
+		struct kv_snapshot *s = LIST_ENTRY(it, struct kv_snapshot, link);
+
+		end_snapshot(s);
+		tell_near(s);
+	}
 }

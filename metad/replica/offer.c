@@ -252,12 +252,27 @@ static int next_part(struct offer *o, struct err *err)
 	return 0;
 }
 
+static void rows_are_near(void *ctx)
+{
+	replica__kick(ctx);
+}
+
+/* Else it goes when they are. */
+static bool can_make_part(struct replica *r)
+{
+	struct offer *o = &r->offer;
+
+	return !o->advance || !o->rows || kv_snapshot_near(o->rows, part_pace_part_bytes(&o->pace), rows_are_near, r);
+}
+
 static void send_part(struct replica *r)
 {
 	struct offer *o = &r->offer;
 	struct err err = {0};
 	int rc = o->advance && o->part.end ? ERR_STALE : 0;
 
+	if (!can_make_part(r))
+		return;
 	o->asked = false;
 	if (!rc && o->advance)
 		rc = next_part(o, &err);

@@ -214,4 +214,54 @@ START_TEST(test_commit_waits_for_who_ends)
 }
 END_TEST
 
-UNIT_MAIN("kv_snapshot", test_goes_ahead, test_closed_while_it_looks, test_commit_waits_for_who_ends)
+static void is_near(void *ctx)
+{
+	(*(int *)ctx)++;
+}
+
+/* Who waits for rows is told when they are there, or when the snapshot has ended; and not when he has closed it. */
+START_TEST(test_near)
+{
+	struct slice key, value;
+	struct err err = {0};
+	struct bed b;
+	int told = 0;
+
+	bed_init(&b);
+	hold(&b);
+	ck_assert(!kv_snapshot_near(b.snapshot, KV_AHEAD_BYTES / 2, is_near, &told));
+	turn(&b);
+	ck_assert_int_eq(told, 0);
+	atomic_store(&held, false);
+	while (!told)
+		turn(&b);
+	ck_assert(kv_snapshot_near(b.snapshot, KV_AHEAD_BYTES / 2, is_near, &told));
+	for (int i = 0; i < ROWS; i++)
+		ck_assert_int_eq(kv_snapshot_next(b.snapshot, &key, &value, &err), 0);
+	while (!kv_snapshot_near(b.snapshot, KV_AHEAD_BYTES / 2, is_near, &told)) /* there are no more */
+		turn(&b);
+	turn(&b);
+	kv_snapshot_close(b.snapshot);
+
+	told = 0;
+	hold(&b);
+	ck_assert(!kv_snapshot_near(b.snapshot, 1, is_near, &told));
+	kv_end_snapshots(b.kv);
+	ck_assert_int_eq(told, 1);
+	kv_snapshot_close(b.snapshot);
+	atomic_store(&held, false);
+	while (atomic_load(&inside))
+		sched_yield();
+	turn(&b);
+
+	told = 0;
+	hold(&b);
+	ck_assert(!kv_snapshot_near(b.snapshot, 1, is_near, &told));
+	kv_snapshot_close(b.snapshot);
+	atomic_store(&held, false);
+	bed_fini(&b);
+	ck_assert_int_eq(told, 0);
+}
+END_TEST
+
+UNIT_MAIN("kv_snapshot", test_goes_ahead, test_closed_while_it_looks, test_commit_waits_for_who_ends, test_near)
