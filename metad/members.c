@@ -312,7 +312,8 @@ static bool was_removed(const struct metad *md, const struct ledger_view *view, 
 	struct io_addr addr;
 
 	if (number)
-		return number < view->next_id && (number - 1) / FORCE_NUMBERS == (view->next_id - 1) / FORCE_NUMBERS;
+		return number == md->members.removed.id ||
+			(number < view->next_id && (number - 1) / FORCE_NUMBERS == (view->next_id - 1) / FORCE_NUMBERS);
 	return md->members.removed.id && io_addr_parse(text, &addr) == 0 && io_addr_equal(&md->members.removed.addr, &addr);
 }
 

@@ -171,8 +171,9 @@ static int count_name(void *ctx, const char *name)
 static int check_empty(struct restore *r)
 {
 	static const char *const parts[] = {"log", "kv", "table-0", "table-1"};
+	static const char *const notes[] = {"founding", "differs"}; /* what they say is of the metadata that were here */
 	char path[PATH_ROOM];
-	int files = 0, rc = restore_check_dir(r->io, r->dir, &r->err);
+	int files = 0, fd, rc = restore_check_dir(r->io, r->dir, &r->err);
 
 	for (size_t i = 0; i < ARRAY_COUNT(parts) && rc == 0; i++) {
 		make_path(r, parts[i], path);
@@ -183,6 +184,16 @@ static int check_empty(struct restore *r)
 		else if (files)
 			rc = err_set(&r->err, ERR_NOTEMPTY,
 				"%s holds metadata already: move it away first; a restore never replaces anything", r->dir);
+	}
+	for (size_t i = 0; i < ARRAY_COUNT(notes) && rc == 0; i++) {
+		make_path(r, notes[i], path);
+		rc = io_open(r->io, path, 0, 0, &fd);
+		if (rc == 0) {
+			io_close(r->io, fd);
+			rc = err_set(&r->err, ERR_NOTEMPTY, "%s is left of other metadata: move it away first, with the rest of its directory", path);
+		} else {
+			rc = rc == ERR_NOENT ? 0 : err_set(&r->err, rc, "cannot read %s: %s", path, err_text(rc));
+		}
 	}
 	return rc;
 }

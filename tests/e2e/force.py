@@ -127,6 +127,10 @@ def main():
     wait_until(group.is_group(store, [left, "metad-101", "metad-102"]), "three metads to be level again")
     check_all(store, files)
     come_back(store, lost, conf, files, rng)
+    for _ in range(2):                    # who is told nothing asks again; its number is of before the jump
+        group.change(store, "remove", left)
+    wait_until(group.is_group(store, ["metad-101", "metad-102"]), "the forced one to be no member any more")
+    check_all(store, files)
     print(f"the last of three metads was forced, and serves {len(files)} files with two new ones; those that were lost disturb nobody")
 
 

@@ -236,9 +236,17 @@ static void prepare(uint64_t seed)
 
 static void check_restore(void)
 {
+	static const char *const notes[] = {"/new/founding", "/new/differs"};
+
 	prepare(33);
 	ck_assert_int_eq(restore("/metad"), ERR_NOTEMPTY);
 	ck_assert_int_eq(io_mkdir(b->server_io, "/new", 0755), 0);
+	for (size_t i = 0; i < ARRAY_COUNT(notes); i++) {
+		ck_assert_int_eq(io_write_file(b->server_io, notes[i], "1\n", 2, 0600), 0);
+		ck_assert_int_eq(restore("/new"), ERR_NOTEMPTY);
+		ck_assert_ptr_nonnull(strstr(restore_text, notes[i]));
+		ck_assert_int_eq(io_unlink(b->server_io, notes[i]), 0);
+	}
 	ck_assert_msg(restore("/new") == 0, "%s", restore_text);
 	ck_assert_int_eq(restore("/new"), ERR_NOTEMPTY);
 	strcpy(b->dir, "/new");
