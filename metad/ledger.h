@@ -238,6 +238,8 @@ bool ledger__group_hand_over(struct ledger *l);
 void ledger__finish_close(struct ledger *l);
 /* The table is another one: at the start, and after a snapshot. */
 void ledger__digest_begin(struct ledger *l);
+/* At a start: makes sure that what must be written when rows are found to be others can be, also on a full disk. */
+void ledger__digest_room(struct ledger *l);
 bool ledger__digest_doubts(const struct ledger *l);
 void ledger__digest_applied(struct ledger *l, uint64_t index);
 void ledger__digest_said(struct ledger *l, uint64_t from, const struct digests_mark *said);

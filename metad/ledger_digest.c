@@ -32,11 +32,43 @@ static char *path_of(const struct ledger *l)
 	return mem_printf("%s/differs", l->dir);
 }
 
-/* If it cannot be written: it is found again, soon after a start. */
+static char *room_of(const struct ledger *l)
+{
+	return mem_printf("%s/differs.room", l->dir);
+}
+
+/* In place: what is there already needs no room. */
+static int write_room(const struct ledger *l, const char *room, const uint8_t bytes[DIFFERS_BYTES])
+{
+	int64_t n;
+	int fd, rc = io_open(l->io, room, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd);
+
+	if (rc)
+		return rc;
+	n = io_pwrite(l->io, fd, bytes, DIFFERS_BYTES, 0);
+	rc = n < 0 ? (int)n : io_fdatasync(l->io, fd);
+	io_close(l->io, fd);
+	return rc;
+}
+
+void ledger__digest_room(struct ledger *l)
+{
+	static const uint8_t nothing[DIFFERS_BYTES];
+	char *room = room_of(l), *bytes;
+	size_t len = 0;
+
+	if (io_read_file(l->io, room, DIFFERS_BYTES, &bytes, &len) == 0)
+		mem_free(bytes);
+	if (len != DIFFERS_BYTES)
+		(void)write_room(l, room, nothing);
+	mem_free(room);
+}
+
+/* If it cannot be written all the same: it is found again, soon after a start. */
 static void write_differs(const struct ledger *l, uint64_t same, uint64_t differs)
 {
 	uint8_t bytes[DIFFERS_BYTES];
-	char *path = path_of(l);
+	char *path = path_of(l), *room = room_of(l);
 	struct wcursor w;
 
 	wcursor_init(&w, bytes, sizeof(bytes));
@@ -46,7 +78,9 @@ static void write_differs(const struct ledger *l, uint64_t same, uint64_t differ
 	wcursor_u64(&w, differs);
 	wcursor_u32(&w, crc32c(bytes, w.len));
 	CHECK(!w.failed && w.len == sizeof(bytes));
-	(void)io_write_file(l->io, path, bytes, sizeof(bytes), 0600);
+	if (write_room(l, room, bytes) == 0 && io_rename(l->io, room, path) == 0)
+		(void)io_sync_dir(l->io, l->dir);
+	mem_free(room);
 	mem_free(path);
 }
 

@@ -373,6 +373,7 @@ void ledger__group_abandon(struct ledger *l)
 void ledger__group_start(struct ledger *l)
 {
 	l->own = own_addr(l);
+	ledger__digest_room(l);
 	open_links(l);
 	ledger__members_start(l);
 	if (!l->waits)

@@ -78,7 +78,7 @@ static void check_gone(struct metad_bed *b)
 	struct err err = {0};
 
 	ck_assert(sim_run(sim, has_failed, b, sim_now_ns(sim) + 10 * s_ns));
-	ck_assert_int_eq(b->fatal, ERR_CORRUPT);
+	ck_assert_msg(b->fatal == ERR_CORRUPT, "%s", b->fatal_text);
 	ck_assert_msg(strstr(b->fatal_text, "is not what they changed on most metads") && strstr(b->fatal_text, "craton meta remove metad-"), "%s",
 		b->fatal_text);
 	b->fatal = 0;
@@ -165,6 +165,25 @@ START_TEST(test_leader)
 	forget(b);
 	check_compared();
 	check_equal();
+	close_group();
+}
+END_TEST
+
+/* What it must not forget has its room on a disk that others have filled. */
+START_TEST(test_full_disk)
+{
+	struct metad_bed *b;
+	struct digests *d;
+
+	open_raised_group(9);
+	check_compared();
+	b = follower();
+	d = &b->md->ledger->digests;
+	d->own[d->round.index / DIGEST_ENTRIES % DIGESTS_KEPT].crc ^= 1; /* it looks before it writes its table again */
+	sim_disk_full(b->server_io, true);
+	check_gone(b);
+	forget(b);
+	check_compared();
 	close_group();
 }
 END_TEST
@@ -389,5 +408,5 @@ START_TEST(test_no_false_alarm)
 }
 END_TEST
 
-UNIT_MAIN("metad_group_digest", test_example, test_leader, test_two_of_three, test_each_leader_says_it, test_wrong_leader_gives_nothing, test_wrong_leader_gave_before,
+UNIT_MAIN("metad_group_digest", test_example, test_leader, test_full_disk, test_two_of_three, test_each_leader_says_it, test_wrong_leader_gives_nothing, test_wrong_leader_gave_before,
 	test_wrong_rows_stay_wrong, test_no_false_alarm)
