@@ -19,10 +19,22 @@
 #define PACKAGE_VERSION "0.1.0"
 #endif
 
+static const char has_ended[] = "this backup has ended: begin a new one";
+
+static void refuse(struct rpc_req *req, int status, const char *text)
+{
+	Craton__BackupReply reply = CRATON__BACKUP_REPLY__INIT;
+
+	reply.error = (char *)(uintptr_t)text;
+	rpc_reply(req, &(struct rpc_reply){.status = status, .msg = &reply.base});
+}
+
 static void backup_close(struct metad *md)
 {
 	struct metad_backup *b = &md->backup;
 
+	if (b->asker)
+		refuse(b->asker, ERR_STALE, has_ended);
 	if (b->snapshot)
 		kv_snapshot_close(b->snapshot);
 	mem_free(b->out);
@@ -47,14 +59,6 @@ void metad__backup_tick(struct metad *md)
 	log_line(md->options.log, LOG_WARN, "backup-abandoned", "bytes=%llu text=\"nobody has asked for the rest\"",
 		(unsigned long long)b->offset);
 	backup_close(md);
-}
-
-static void refuse(struct rpc_req *req, int status, const char *text)
-{
-	Craton__BackupReply reply = CRATON__BACKUP_REPLY__INIT;
-
-	reply.error = (char *)(uintptr_t)text;
-	rpc_reply(req, &(struct rpc_reply){.status = status, .msg = &reply.base});
 }
 
 static void send_part(struct metad *md, struct rpc_req *req, bool end)
@@ -140,6 +144,15 @@ static void begin(struct metad *md, struct rpc_req *req)
 	send_part(md, req, false);
 }
 
+static void rows_are_near(void *ctx)
+{
+	struct metad *md = ctx;
+	struct rpc_req *req = md->backup.asker;
+
+	md->backup.asker = NULL;
+	next_part(md, req);
+}
+
 static void on_flushed(void *ctx, int code)
 {
 	struct metad *md = metad__of(ctx);
@@ -165,9 +178,11 @@ void metad__backup(void *ctx, struct rpc_req *req)
 	} else if (msg->id == 0) {
 		b->waiting = req;
 		kv_flush(md->state.kv, on_flushed, md);
-	} else if (!b->snapshot || msg->id != b->id || msg->offset != b->offset) {
-		refuse(req, ERR_STALE, "this backup has ended: begin a new one");
-	} else {
+	} else if (!b->snapshot || b->asker || msg->id != b->id || msg->offset != b->offset) {
+		refuse(req, ERR_STALE, has_ended);
+	} else if (kv_snapshot_near(b->snapshot, BACKUP_SECTION_BYTES, rows_are_near, md)) {
 		next_part(md, req);
+	} else {
+		b->asker = req;
 	}
 }

@@ -228,6 +228,7 @@ struct sessions {
 struct metad_backup {
 	struct kv_snapshot *snapshot; /* NULL: none */
 	struct rpc_req *waiting;      /* for the flush before the snapshot */
+	struct rpc_req *asker;        /* for rows that are not in memory yet */
 	uint64_t id, offset, asked_ns, applied;
 	struct backup_writer writer;
 	uint8_t *out;
