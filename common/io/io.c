@@ -299,6 +299,11 @@ int io_allocate(struct io *io, int fd, uint64_t offset, uint64_t len)
 	return io->v->allocate(io, fd, offset, len);
 }
 
+int io_truncate(struct io *io, int fd, uint64_t bytes)
+{
+	return io->v->truncate(io, fd, bytes);
+}
+
 int64_t io_pread(struct io *io, int fd, void *buf, size_t len, uint64_t offset)
 {
 	return io->v->pread(io, fd, buf, len, offset);

@@ -187,6 +187,8 @@ int io_open(struct io *io, const char *path, uint32_t flags, uint32_t mode, int 
 int io_size(struct io *io, int fd, uint64_t *ret_bytes);
 /* fallocate without emulation: blocks are reserved, size grows to offset + len, content zero. ERR_NOSPC, ERR_OPNOTSUPP. */
 int io_allocate(struct io *io, int fd, uint64_t offset, uint64_t len);
+/* The file ends at `bytes`, which it had at least: what was behind is gone, and its blocks are free. Not durable by itself. */
+int io_truncate(struct io *io, int fd, uint64_t bytes);
 int64_t io_pread(struct io *io, int fd, void *buf, size_t len, uint64_t offset);        /* all, or less at the end of file */
 int64_t io_pwrite(struct io *io, int fd, const void *buf, size_t len, uint64_t offset); /* all or error */
 int io_fdatasync(struct io *io, int fd);

@@ -49,6 +49,7 @@ struct io_vtable {
 	int (*open)(struct io *io, const char *path, uint32_t flags, uint32_t mode, int *ret_fd);
 	int (*size)(struct io *io, int fd, uint64_t *ret_bytes);
 	int (*allocate)(struct io *io, int fd, uint64_t offset, uint64_t len);
+	int (*truncate)(struct io *io, int fd, uint64_t bytes);
 	int64_t (*pread)(struct io *io, int fd, void *buf, size_t len, uint64_t offset);
 	int64_t (*pwrite)(struct io *io, int fd, const void *buf, size_t len, uint64_t offset);
 	int (*fdatasync)(struct io *io, int fd);

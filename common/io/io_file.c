@@ -83,6 +83,17 @@ int io_file_allocate(struct io *io, int fd, uint64_t offset, uint64_t len)
 	return rc ? io__err(errno) : 0;
 }
 
+int io_file_truncate(struct io *io, int fd, uint64_t bytes)
+{
+	int rc;
+
+	(void)io;
+	do
+		rc = ftruncate(fd, (off_t)bytes);
+	while (rc && errno == EINTR);
+	return rc ? io__err(errno) : 0;
+}
+
 static int64_t io_file_readv(int fd, const struct iovec *iov, int iov_count, uint64_t offset)
 {
 	size_t total = io__iov_bytes(iov, iov_count), done = 0;

@@ -86,6 +86,7 @@ int io_file_open(struct io *io, const char *path, uint32_t flags, uint32_t mode,
 void io_file_close(struct io *io, int fd);
 int io_file_size(struct io *io, int fd, uint64_t *ret_bytes);
 int io_file_allocate(struct io *io, int fd, uint64_t offset, uint64_t len);
+int io_file_truncate(struct io *io, int fd, uint64_t bytes);
 int64_t io_file_pread(struct io *io, int fd, void *buf, size_t len, uint64_t offset);
 int64_t io_file_pwrite(struct io *io, int fd, const void *buf, size_t len, uint64_t offset);
 int io_file_fdatasync(struct io *io, int fd);
@@ -103,7 +104,8 @@ int64_t io_file_perform(const struct io_op *op);
 	.submit = io_real_submit, .cancel = io_real_cancel, .post = io_real_post, .run = io_real_run,               \
 	.stop = io_real_stop, .now_ns = io_real_now_ns, .clock_ns = io_real_clock_ns, .wall_ns = io_real_wall_ns,   \
 	.random = io_real_random, .listen = io_sock_listen, .shutdown = io_sock_shutdown, .open = io_file_open,     \
-	.size = io_file_size, .allocate = io_file_allocate, .pread = io_file_pread, .pwrite = io_file_pwrite,       \
+	.size = io_file_size, .allocate = io_file_allocate, .truncate = io_file_truncate, .pread = io_file_pread,   \
+	.pwrite = io_file_pwrite,                                                                                   \
 	.fdatasync = io_file_fdatasync, .mkdir = io_file_mkdir, .rename = io_file_rename, .unlink = io_file_unlink, \
 	.sync_dir = io_file_sync_dir, .list_dir = io_file_list_dir, .lock = io_file_lock,                           \
 	.disk_space = io_file_disk_space

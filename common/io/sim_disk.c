@@ -238,10 +238,27 @@ void sim__inode_put(struct sim_disk *disk, struct sim_inode *inode)
 	sim__inode_free(disk, inode);
 }
 
-void sim__inode_truncate(struct sim_disk *disk, struct sim_inode *inode)
+static void sim_zero_tail(uint8_t *data, uint64_t within)
 {
-	sim_cut_sectors(disk, inode, 0);
-	inode->bytes = inode->durable_bytes = 0;
+	if (data)
+		memset(data + within, 0, SIM_SECTOR - within);
+}
+
+void sim__inode_truncate(struct sim_disk *disk, struct sim_inode *inode, uint64_t bytes)
+{
+	uint64_t within = bytes % SIM_SECTOR;
+	struct sim_sector *last = within ? sim_sector_find(inode, bytes / SIM_SECTOR) : NULL;
+
+	CHECK(bytes <= inode->bytes);
+	sim_cut_sectors(disk, inode, (bytes + SIM_SECTOR - 1) / SIM_SECTOR);
+	if (last) {
+		sim_zero_tail(last->live, within);
+		sim_zero_tail(last->old, within);
+		sim_zero_tail(last->pending, within);
+	}
+	inode->bytes = bytes;
+	if (inode->durable_bytes > bytes)
+		inode->durable_bytes = bytes;
 }
 
 uint64_t sim__inode_read(const struct sim_inode *inode, void *buf, size_t len, uint64_t offset)

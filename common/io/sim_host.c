@@ -172,6 +172,7 @@ static const struct io_vtable sim_vtable = {
 	.open = sim__name_open,
 	.size = sim__name_size,
 	.allocate = sim__name_allocate,
+	.truncate = sim__name_truncate,
 	.pread = sim__name_pread,
 	.pwrite = sim__name_pwrite,
 	.fdatasync = sim__name_fdatasync,

@@ -196,7 +196,8 @@ void sim__net_reset(struct sim_host *host, const struct sim_host *other);
 struct sim_inode *sim__inode_new(struct sim_disk *disk, bool is_dir);
 void sim__inode_get(struct sim_inode *inode);
 void sim__inode_put(struct sim_disk *disk, struct sim_inode *inode);
-void sim__inode_truncate(struct sim_disk *disk, struct sim_inode *inode);
+/* It ends at `bytes`, which it had at least. */
+void sim__inode_truncate(struct sim_disk *disk, struct sim_inode *inode, uint64_t bytes);
 uint64_t sim__inode_read(const struct sim_inode *inode, void *buf, size_t len, uint64_t offset);
 int sim__inode_write(struct sim_disk *disk, struct sim_inode *inode, const struct iovec *iov, int iov_count,
 	uint64_t offset, bool is_durable);
@@ -273,6 +274,7 @@ bool sim__file_takes(const struct sim_file *file, const struct iovec *iov, int i
 int sim__name_open(struct io *io, const char *path, uint32_t flags, uint32_t mode, int *ret_fd);
 int sim__name_size(struct io *io, int fd, uint64_t *ret_bytes);
 int sim__name_allocate(struct io *io, int fd, uint64_t offset, uint64_t len);
+int sim__name_truncate(struct io *io, int fd, uint64_t bytes);
 int64_t sim__name_pread(struct io *io, int fd, void *buf, size_t len, uint64_t offset);
 int64_t sim__name_pwrite(struct io *io, int fd, const void *buf, size_t len, uint64_t offset);
 int sim__name_fdatasync(struct io *io, int fd);

@@ -270,7 +270,7 @@ static int sim_open_inode(struct sim_host *host, const char *path, uint32_t flag
 		return ERR_NOENT;
 	if (inode) {
 		if (flags & IO_OPEN_TRUNCATE)
-			sim__inode_truncate(&host->disk, inode);
+			sim__inode_truncate(&host->disk, inode, 0);
 		sim__inode_get(inode);
 	} else {
 		inode = sim__inode_new(&host->disk, false);
@@ -361,6 +361,22 @@ int sim__name_allocate(struct io *io, int fd, uint64_t offset, uint64_t len)
 		rc = sim__inode_allocate(&host->disk, file->inode, offset, len);
 	sim__disk_cost(host, file->inode, 0);
 	sim__log(host->sim, host, "allocate", fd, rc, 0);
+	return rc;
+}
+
+int sim__name_truncate(struct io *io, int fd, uint64_t bytes)
+{
+	struct sim_host *host = sim_host_of(io);
+	struct sim_file *file = sim__fd_get(host, fd, SIM_FD_FILE);
+	int rc;
+
+	if (!file || !file->can_write)
+		return ERR_BADF;
+	rc = sim__disk_broken(host, file->inode);
+	if (!rc)
+		sim__inode_truncate(&host->disk, file->inode, bytes);
+	sim__disk_cost(host, file->inode, 0);
+	sim__log(host->sim, host, "truncate", (int64_t)bytes, rc, 0);
 	return rc;
 }
 

@@ -221,6 +221,33 @@ IO_TEST(test_synchronous)
 	io_close(w->io, fd);
 }
 
+/* The end of a file goes, also within a block; what comes there later has nothing of it. */
+IO_TEST(test_truncate)
+{
+	char *block = mem_alloc(10000);
+	uint64_t bytes;
+	int fd = open_new(w, "t"), other;
+
+	memset(block, 'x', 10000);
+	ck_assert_int_eq(io_pwrite(w->io, fd, block, 10000, 0), 10000);
+	ck_assert_int_eq(io_truncate(w->io, fd, 10000), 0);
+	ck_assert_int_eq(io_truncate(w->io, fd, 5000), 0);
+	ck_assert_int_eq(io_size(w->io, fd, &bytes), 0);
+	ck_assert_uint_eq(bytes, 5000);
+	ck_assert_int_eq(io_pread(w->io, fd, block, 10000, 0), 5000);
+	ck_assert_int_eq(io_pwrite(w->io, fd, "y", 1, 9000), 1);
+	ck_assert_int_eq(io_pread(w->io, fd, block, 10000, 0), 9001);
+	ck_assert(block[4999] == 'x' && block[5000] == 0 && block[8999] == 0 && block[9000] == 'y');
+	ck_assert_int_eq(io_truncate(w->io, fd, 0), 0);
+	ck_assert_int_eq(io_size(w->io, fd, &bytes), 0);
+	ck_assert_uint_eq(bytes, 0);
+	ck_assert_int_eq(io_open(w->io, path_of(w, "t"), 0, 0, &other), 0);
+	ck_assert_int_lt(io_truncate(w->io, other, 0), 0);
+	io_close(w->io, other);
+	io_close(w->io, fd);
+	mem_free(block);
+}
+
 struct names {
 	char text[256];
 };
@@ -301,5 +328,5 @@ IO_TEST(test_whole_files)
 }
 
 UNIT_MAIN("io_file", IO_TESTS(test_write_sync_read), IO_TESTS(test_vectors), IO_TESTS(test_many_operations),
-	IO_TESTS(test_buffers), IO_TESTS(test_synchronous), IO_TESTS(test_names), IO_TESTS(test_lock),
+	IO_TESTS(test_buffers), IO_TESTS(test_synchronous), IO_TESTS(test_truncate), IO_TESTS(test_names), IO_TESTS(test_lock),
 	IO_TESTS(test_whole_files))

@@ -285,6 +285,42 @@ START_TEST(test_no_space)
 }
 END_TEST
 
+/* What is cut off gives its room back, and no crash brings it back, whatever it makes of the rest. */
+START_TEST(test_truncate)
+{
+	static uint8_t a[3 * SECTOR], got[SECTOR];
+	uint64_t total, before, unused, bytes;
+
+	memset(a, 'a', sizeof(a));
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct world w = sim_world(seed);
+		int fd = open_file(w.io, "/f", IO_OPEN_WRITE | IO_OPEN_CREATE);
+
+		ck_assert_int_eq(io_sync_dir(w.io, "/"), 0);
+		ck_assert_int_eq(io_disk_space(w.io, "/", &total, &before), 0);
+		ck_assert_int_eq(io_pwrite(w.io, fd, a, sizeof(a), 0), sizeof(a));
+		if (seed % 2)
+			ck_assert_int_eq(io_fdatasync(w.io, fd), 0);
+		ck_assert_int_eq(io_pwrite(w.io, fd, a, SECTOR, SECTOR), SECTOR);
+		ck_assert_int_eq(io_truncate(w.io, fd, SECTOR + 512), 0);
+		ck_assert_int_eq(io_disk_space(w.io, "/", &total, &unused), 0);
+		ck_assert_uint_eq(before - unused, 2 * SECTOR);
+		sim_host_crash(w.io);
+		sim_host_restart(w.io);
+		fd = open_file(w.io, "/f", IO_OPEN_WRITE);
+		ck_assert_int_eq(io_size(w.io, fd, &bytes), 0);
+		ck_assert(bytes == SECTOR + 512 || (bytes == 0 && seed % 2 == 0));
+		ck_assert_int_eq(io_allocate(w.io, fd, 0, 3 * SECTOR), 0);
+		ck_assert_int_eq(io_pread(w.io, fd, got, SECTOR, SECTOR), SECTOR);
+		for (int i = 512; i < SECTOR; i++)
+			ck_assert_int_eq(got[i], 0);
+		ck_assert_int_eq(io_pread(w.io, fd, got, SECTOR, 2 * SECTOR), SECTOR);
+		ck_assert_int_eq(prefix_of(got, 0, 0), SECTOR);
+		sim_free(w.sim);
+	}
+}
+END_TEST
+
 /* ---- faults ---- */
 
 START_TEST(test_faults_by_countdown)
@@ -398,5 +434,5 @@ START_TEST(test_direct_files_want_alignment)
 END_TEST
 
 UNIT_MAIN("sim_disk", test_crash_keeps_what_is_synced, test_sync_covers_completed_writes_only, test_sync_survives_rewrite,
-	test_names_need_sync_dir, test_rename_is_atomic, test_crash_during_write, test_no_space, test_faults_by_countdown,
-	test_failed_sync_forgets, test_slow_disk_and_flipped_bit, test_direct_files_want_alignment)
+	test_names_need_sync_dir, test_rename_is_atomic, test_crash_during_write, test_no_space, test_truncate,
+	test_faults_by_countdown, test_failed_sync_forgets, test_slow_disk_and_flipped_bit, test_direct_files_want_alignment)
