@@ -53,6 +53,7 @@ static struct wal *wal_new(struct io *io, const struct wal_options *options)
 	list_init(&wal->live);
 	list_init(&wal->ready);
 	list_init(&wal->obsolete);
+	list_init(&wal->gone);
 	list_init(&wal->queue);
 	wal->version = options->replica ? WAL_FRAME_TERMS : WAL_FRAME_PLAIN;
 	if (options->replica)
@@ -220,6 +221,8 @@ int wal_open(struct io *io, const struct wal_options *options, uint64_t from,
 	}
 	wal__all_durable(wal);
 	wal->epoch = wal->durable_number;
+	if (!list_empty(&wal->gone))
+		wal__kick(wal);
 	*ret_wal = wal;
 	return 0;
 }
@@ -409,6 +412,8 @@ static void mind_time(struct wal *wal)
 	}
 	if (wal->space_retry)
 		at = now + WAL_SPACE_RETRY_MS * 1000000ull;
+	if (wal->closing)
+		io_cancel(wal->io, &wal->pause);
 	if (wal->closing && !wal->blocked_since_ns) {
 		io_cancel(wal->io, &wal->timer);
 	} else if (at && !io_pending(&wal->timer)) {
@@ -454,7 +459,7 @@ static bool anything_pending(const struct wal *wal)
 	for (int i = 0; i < WAL_WRITES; i++)
 		if (io_pending(&wal->writes[i].op))
 			return true;
-	return wal->job_running || io_pending(&wal->timer) || !list_empty(&wal->queue) ||
+	return wal->job_running || io_pending(&wal->timer) || io_pending(&wal->pause) || !list_empty(&wal->queue) ||
 		(wal->group && wal__group_pending(wal));
 }
 

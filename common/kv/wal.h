@@ -11,7 +11,9 @@
  * it.
  *
  * Segments are files log-%016llx of `segment_bytes`, written with zeros once and then recycled; only these are
- * prewritten. At most two writes are in flight, each with IO_DSYNC; entries that wait are gathered into the next one.
+ * prewritten. Those that are not needed any more leave in steps, as log-gone-%016llx, so that the disk is never given
+ * much to discard at once; what is left of them when the process ends goes after the next open. At most two writes are
+ * in flight, each with IO_DSYNC; entries that wait are gathered into the next one.
  * After any write or sync error nothing more is acknowledged: every append fails, `on_fatal` is called once.
  *
  * The log of a replica (wal_replica.h) is the same with more in its frames, and slots beside its segments.

@@ -5,8 +5,9 @@
  *
  * Segments by number: `live` (hold frames that may be needed; the last one is written to), `ready` (prewritten, number
  * = the last live one's + 1, + 2 ...). Trimmed ones wait in `obsolete`, still under their old name, until they are
- * renamed to be ready again or removed. Renames and removals go oldest first, one at a time, each made durable before
- * the next: a crash never leaves a hole in the numbers of the live ones.
+ * renamed to be ready again or to be removed. Renames go oldest first, one at a time, each made durable before
+ * the next: a crash never leaves a hole in the numbers of the live ones. Those in `gone` have a name that is no segment's,
+ * and are cut to nothing step by step.
  */
 #ifndef COMMON_KV_WAL_PRIVATE_H
 #define COMMON_KV_WAL_PRIVATE_H
@@ -22,6 +23,8 @@ enum {
 	WAL_MARK_IDLE_MS = 20, /* a log without writes for so long appends a mark */
 	WAL_SPACE_WAIT_MS = 30 * 1000, /* entries wait so long for space (a trim may give some), then it is fatal */
 	WAL_SPACE_RETRY_MS = 200,
+	WAL_STEP_BYTES = 4 << 20,  /* of a segment that is made or removed: what the disk is given to do at once */
+	WAL_STEP_PAUSE_MS = 100,   /* between two steps of a removal: those who write get the disk for most of the time */
 	WAL_PATH_BYTES = 4096 + 32,
 };
 
@@ -46,7 +49,7 @@ struct wal_write {
 	bool busy, written;
 };
 
-enum wal_job_kind { WAL_JOB_CREATE, WAL_JOB_RECYCLE, WAL_JOB_REMOVE };
+enum wal_job_kind { WAL_JOB_CREATE, WAL_JOB_RECYCLE, WAL_JOB_REMOVE, WAL_JOB_CUT };
 
 /* Work on segment files, run on a worker. */
 struct wal_job {
@@ -55,6 +58,7 @@ struct wal_job {
 	enum wal_job_kind kind;
 	struct wal_segment *segment; /* the one worked on */
 	uint64_t number;             /* the one that it becomes */
+	bool removed;                /* of a cut: it was the last one */
 	int result;
 };
 
@@ -110,6 +114,7 @@ struct wal {
 	uint64_t marked_number;       /* greatest mark carried by a durable frame */
 
 	struct list live, ready, obsolete;
+	struct list gone; /* to be removed; fd -1: not opened yet */
 	uint32_t obsolete_count;
 
 	struct list queue; /* appends that wait for a frame */
@@ -121,6 +126,7 @@ struct wal {
 	uint64_t last_write_ns;
 	uint64_t blocked_since_ns; /* entries, or a restart, wait for a segment; 0: none do */
 	bool space_retry;          /* the last try to make a segment found no space: the timer tries again */
+	struct io_op pause; /* until the next step of a removal */
 	struct wal_job job;
 	bool job_running;
 
@@ -176,7 +182,9 @@ int wal__recover(struct wal *wal, uint64_t from,
 /* wal_segment.c */
 void wal__segment_path(const struct wal *wal, uint64_t number, char path[WAL_PATH_BYTES]);
 struct wal_segment *wal__last_live(const struct wal *wal);
-/* Opens all there are, in order of number, into wal->live; *ret_bytes is the size that they share. None: an empty list.
+/*
+ * Opens all there are, in order of number, into wal->live; *ret_bytes is the size that they share. None: an empty list. What removals that were
+ * broken off have left is put into wal->gone.
  */
 int wal__segments_open(struct wal *wal, uint64_t *ret_bytes, struct err *err);
 void wal__segments_close(struct wal *wal);
