@@ -11,6 +11,7 @@
  */
 #include "chunkd/index.h"
 
+#include <string.h>
 #include "common/base/check.h"
 #include "common/base/cursor.h"
 #include "common/base/mem.h"
@@ -28,6 +29,9 @@ enum {
 	KEY_SEQUENCE = 's',
 	STATE_SEALED = 1,
 };
+
+/* What writers hold block ids of, taken together: they come in no order, and what has no row need not be looked for. */
+enum { RECENT_BLOCKS = 1 << 20 };
 
 enum { CHANGE_BYTES_MAX = 1 + INDEX_KEY_BYTES + INDEX_VALUE_BYTES };
 _Static_assert((int)RECORD_BYTES <= (int)LIMIT_LOG_ENTRY_BYTES, "a record is one log entry");
@@ -48,7 +52,8 @@ struct index {
 	bool in_flight;
 	struct io_turn_hook hook;
 	uint64_t count, sequence;
-	uint64_t greatest_block; /* of all rows: what is put is mostly of a later one, and need not be looked for */
+	uint64_t greatest_block; /* that ever had a row */
+	uint64_t recent[RECENT_BLOCKS / 64]; /* a bit for each of that and those before it, by number: it may have rows */
 	void (*closed)(void *ctx);
 	void *closed_ctx;
 };
@@ -128,6 +133,42 @@ int index_row_decode(struct slice key, struct slice value, struct index_row *ret
 	return 0;
 }
 
+/* ---- blocks without rows ---- */
+
+static uint64_t recent_bit(uint64_t block)
+{
+	return (uint64_t)1 << block % 64;
+}
+
+static uint64_t *recent_word(struct index *index, uint64_t block)
+{
+	return &index->recent[block / 64 % ARRAY_COUNT(index->recent)];
+}
+
+/* A row of the block is put, or there. Never taken back: a bit too many costs a look. */
+static void block_has_row(struct index *index, uint64_t block)
+{
+	uint64_t greatest = index->greatest_block;
+
+	if (block > greatest && block - greatest >= RECENT_BLOCKS)
+		memset(index->recent, 0, sizeof(index->recent));
+	else
+		for (uint64_t b = greatest + 1; b <= block; b++)
+			*recent_word(index, b) &= ~recent_bit(b);
+	if (block > greatest)
+		index->greatest_block = block;
+	if (index->greatest_block - block < RECENT_BLOCKS)
+		*recent_word(index, block) |= recent_bit(block);
+}
+
+/* False: none of its copies has a row. */
+static bool block_may_have_row(struct index *index, uint64_t block)
+{
+	if (block > index->greatest_block)
+		return false;
+	return index->greatest_block - block >= RECENT_BLOCKS || *recent_word(index, block) & recent_bit(block);
+}
+
 /* ---- applying ---- */
 
 static uint64_t stored_sequence(struct kv *kv)
@@ -188,7 +229,7 @@ static void apply_change(void *ctx, const struct index_record_change *c)
 {
 	struct applying *a = ctx;
 	struct slice old;
-	bool had = (c->drop || c->row.copy.block <= a->index->greatest_block) && kv_get(a->kv, c->key, &old) == 0;
+	bool had = (c->drop || block_may_have_row(a->index, c->row.copy.block)) && kv_get(a->kv, c->key, &old) == 0;
 
 	if (c->drop) {
 		kv_del(a->kv, c->key);
@@ -197,8 +238,7 @@ static void apply_change(void *ctx, const struct index_record_change *c)
 	}
 	kv_put(a->kv, c->key, c->value);
 	a->index->count += !had;
-	if (c->row.copy.block > a->index->greatest_block)
-		a->index->greatest_block = c->row.copy.block;
+	block_has_row(a->index, c->row.copy.block);
 	if (c->row.sequence > a->sequence)
 		a->sequence = c->row.sequence;
 }
@@ -309,7 +349,7 @@ int index_get(struct index *index, const struct copy_id *copy, struct index_row 
 	struct slice value;
 	int rc;
 
-	if (copy->block > index->greatest_block)
+	if (!block_may_have_row(index, copy->block))
 		return ERR_NOENT;
 	index_key_encode(copy, key);
 	rc = kv_get(journal_kv(index->journal), slice_of(key, sizeof(key)), &value);
@@ -383,7 +423,7 @@ static int scan(struct index *index, struct err *err)
 		if (rc < 0)
 			break;
 		index->count++;
-		index->greatest_block = row.copy.block; /* rows come in order of their blocks */
+		block_has_row(index, row.copy.block);
 	}
 	kv_scan_end(&s);
 	index->sequence = stored_sequence(kv) + journal_epoch(index->journal) * INDEX_SEQUENCE_GAP;

@@ -360,6 +360,34 @@ START_TEST(test_dropped_chunks_give_their_space_back)
 }
 END_TEST
 
+/* Blocks come in any order, near and far: whatever has a row is found, also after a start, and nothing else is. */
+START_TEST(test_blocks_in_any_order)
+{
+	static const uint64_t blocks[] = {70, 7, 69, 1 << 20, (1 << 20) + 7, 8, 5 << 20, 9, (5 << 20) - 1, (4 << 20) + 1, 4 << 20};
+	static const uint64_t absent[] = {6, 10, (1 << 20) - 1, (1 << 20) + 8, (4 << 20) + 2, (5 << 20) - 2, (5 << 20) + 1};
+	struct index_row rows[ARRAY_COUNT(blocks)], got;
+	struct bed b;
+
+	bed_init(&b);
+	for (size_t i = 0; i < ARRAY_COUNT(blocks); i++) {
+		ck_assert_int_eq(put(&b, blocks[i], 0, 100, &rows[i]), 0);
+		ck_assert_uint_eq(index_count(b.disk->index), i + 1);
+	}
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < ARRAY_COUNT(blocks); i++) {
+			ck_assert_int_eq(index_get(b.disk->index, &rows[i].copy, &got), 0);
+			ck_assert_int_eq(put(&b, blocks[i], 0, 101, NULL), ERR_EXIST);
+		}
+		for (size_t i = 0; i < ARRAY_COUNT(absent); i++)
+			ck_assert_int_eq(index_get(b.disk->index, &(struct copy_id){absent[i], 1, 0}, &got), ERR_NOENT);
+		ck_assert_uint_eq(index_count(b.disk->index), ARRAY_COUNT(blocks));
+		bed_close(&b);
+		bed_open(&b);
+	}
+	bed_fini(&b);
+}
+END_TEST
+
 START_TEST(test_refused_directories)
 {
 	struct disk_options o;
@@ -441,5 +469,5 @@ END_TEST
 
 UNIT_MAIN("disk", test_put_get_restart_get, test_ranges_are_checked, test_sealed_again,
 	test_failed_uploads_leave_nothing, test_cells_out_of_order, test_full_disk,
-	test_dropped_chunks_give_their_space_back, test_refused_directories,
+	test_dropped_chunks_give_their_space_back, test_blocks_in_any_order, test_refused_directories,
 	test_damaged_trailer_is_named_and_data_still_comes)
