@@ -348,6 +348,7 @@ int disk_open(struct io *io, const struct disk_options *o, struct disk **ret_dis
 		free_disk(d);
 		return rc;
 	}
+	hmac_key_init(&d->trailer_key, d->sb.secret);
 	d->trailers = trailer_cache_new();
 	d->puts = puts_new(d);
 	*ret_disk = d;

@@ -47,6 +47,7 @@ struct disk {
 	const struct log *log;
 	struct bufpool *pool;
 	struct format_superblock sb;
+	struct hmac_key trailer_key;
 	struct segments *segments;
 	struct index *index;
 	struct sched sched;

@@ -155,7 +155,7 @@ size_t format_trailer_bound(uint8_t policy_id, uint8_t index, uint64_t announced
 	return format_trailer_bytes(list_bytes, index < policy->k ? 0 : policy->k * list_bytes);
 }
 
-void format_trailer_encode(const struct format_trailer *t, const uint8_t secret[FORMAT_SECRET_BYTES], uint8_t *out)
+void format_trailer_encode(const struct format_trailer *t, const struct hmac_key *key, uint8_t *out)
 {
 	size_t bytes = format_trailer_bytes(t->list.len, t->data_lists.len), used;
 	struct wcursor w;
@@ -188,7 +188,7 @@ void format_trailer_encode(const struct format_trailer *t, const uint8_t secret[
 	used = w.len;
 	wcursor_zeros(&w, bytes - FORMAT_MAC_BYTES - w.len);
 	CHECK(!w.failed && w.len == bytes - FORMAT_MAC_BYTES);
-	token_hmac(secret, out, used, out + w.len);
+	token_hmac(key, out, used, out + w.len);
 }
 
 static bool same_mac(const uint8_t *a, const uint8_t *b)
@@ -218,19 +218,17 @@ static bool all_zeros(const uint8_t *bytes, size_t len)
 }
 
 /* `used`: head and lists. */
-static bool is_ours(
-	const uint8_t *bytes, uint16_t version, size_t used, size_t size, const uint8_t secret[FORMAT_SECRET_BYTES])
+static bool is_ours(const uint8_t *bytes, uint16_t version, size_t used, size_t size, const struct hmac_key *key)
 {
 	size_t hashed = version == TRAILER_VERSION_PADDING_HASHED ? size - FORMAT_MAC_BYTES : used;
 	uint8_t mac[FORMAT_MAC_BYTES];
 
-	token_hmac(secret, bytes, hashed, mac);
+	token_hmac(key, bytes, hashed, mac);
 	return same_mac(mac, bytes + size - FORMAT_MAC_BYTES) &&
 		all_zeros(bytes + used, size - FORMAT_MAC_BYTES - used);
 }
 
-int format_trailer_decode(
-	struct slice bytes, const uint8_t secret[FORMAT_SECRET_BYTES], struct format_trailer *ret_trailer)
+int format_trailer_decode(struct slice bytes, const struct hmac_key *key, struct format_trailer *ret_trailer)
 {
 	struct format_trailer t = {0};
 	uint32_t size, list_bytes, data_bytes;
@@ -249,7 +247,7 @@ int format_trailer_decode(
 	if (size > bytes.len || size > LIMIT_TRAILER_BYTES || size < FORMAT_GRAIN_BYTES || size % FORMAT_GRAIN_BYTES)
 		return ERR_TRAILER_CORRUPT;
 	used = FORMAT_TRAILER_HEAD_BYTES + trailer_list_bytes(bytes);
-	if (used > size - FORMAT_MAC_BYTES || !is_ours(bytes.data, version, used, size, secret))
+	if (used > size - FORMAT_MAC_BYTES || !is_ours(bytes.data, version, used, size, key))
 		return ERR_TRAILER_CORRUPT;
 	/* From here on the bytes are ours; they are still checked: a bug of an older build must not become a crash of this one. */
 	(void)rcursor_u32(&r);

@@ -12,6 +12,7 @@
 #include "common/base/ids.h"
 #include "common/base/limits.h"
 #include "common/base/slice.h"
+#include "common/code/hmac.h"
 
 enum {
 	FORMAT_GRAIN_BYTES = 4096, /* of extents and trailers: what O_DIRECT asks for */
@@ -70,11 +71,10 @@ int format_trailer_check(const struct format_trailer *t);
 size_t format_trailer_bytes(size_t list_bytes, size_t data_lists_bytes);
 /* The most that the trailer of a chunk of at most `announced` bytes can take. 0: unknown policy, or an index beyond it. */
 size_t format_trailer_bound(uint8_t policy, uint8_t index, uint64_t announced);
-/* `t` passed format_trailer_check; `out` holds format_trailer_bytes. */
-void format_trailer_encode(const struct format_trailer *t, const uint8_t secret[FORMAT_SECRET_BYTES], uint8_t *out);
+/* `t` passed format_trailer_check; `out` holds format_trailer_bytes; `key` is the superblock's secret. */
+void format_trailer_encode(const struct format_trailer *t, const struct hmac_key *key, uint8_t *out);
 /* Slices point into `bytes`, which may be longer than the trailer. ERR_TRAILER_CORRUPT. */
-int format_trailer_decode(
-	struct slice bytes, const uint8_t secret[FORMAT_SECRET_BYTES], struct format_trailer *ret_trailer);
+int format_trailer_decode(struct slice bytes, const struct hmac_key *key, struct format_trailer *ret_trailer);
 /*
  * A scan's first look at a grain: the size of the trailer that it would be the head of, if its figures lead to where it lies (byte `at`
  * of `segment`); else 0. Says nothing about damage.

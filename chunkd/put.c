@@ -327,7 +327,7 @@ static void make_trailer(struct put_cell *c)
 		.data_lists = c->request.data_lists,
 	};
 
-	format_trailer_encode(&t, d->sb.secret, c->trailer_at);
+	format_trailer_encode(&t, &d->trailer_key, c->trailer_at);
 	*row = (struct index_row){
 		.copy = u->copy,
 		.policy = u->policy,

@@ -17,6 +17,7 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/mem.h"
+#include "common/code/hmac.h"
 
 enum { PATH_ROOM = 4096 + 128, READ_BYTES = 1 << 20, OLD_MAX = 1000 };
 
@@ -28,6 +29,7 @@ struct rebuild {
 	char *dir;
 	int lock_fd;
 	struct format_superblock sb;
+	struct hmac_key trailer_key;
 	struct alloc alloc;
 	struct index_row *rows;
 	size_t count, cap, kept, written;
@@ -85,7 +87,7 @@ static int try_trailer(struct rebuild *r, int fd, uint32_t segment, uint64_t at,
 
 	if (got < 0)
 		return (int)got;
-	if (format_trailer_decode(slice_of(r->trailer, (size_t)got), r->sb.secret, &t) == 0 && t.segment == segment &&
+	if (format_trailer_decode(slice_of(r->trailer, (size_t)got), &r->trailer_key, &t) == 0 && t.segment == segment &&
 		t.offset + format_round(t.length) == at)
 		add_row(r, &t, bytes);
 	return 0;
@@ -314,6 +316,7 @@ static int open_disk(struct rebuild *r)
 	mem_free(bytes);
 	if (rc < 0)
 		return err_prefix(&r->err, "%s", path);
+	hmac_key_init(&r->trailer_key, r->sb.secret);
 	snprintf(path, sizeof(path), "%s/lock", r->dir);
 	rc = io_open(r->io, path, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &r->lock_fd);
 	if (rc < 0)

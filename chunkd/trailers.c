@@ -31,7 +31,7 @@ static void read_done(struct sched_op *op)
 		r->done(r, (int)op->io.result);
 		return;
 	}
-	rc = format_trailer_decode(slice_of(r->buf.data, (size_t)op->io.result), r->disk->sb.secret, &r->trailer);
+	rc = format_trailer_decode(slice_of(r->buf.data, (size_t)op->io.result), &r->disk->trailer_key, &r->trailer);
 	if (rc == 0 && !is_of_row(&r->trailer, &r->row))
 		rc = ERR_TRAILER_CORRUPT;
 	r->done(r, rc);

@@ -26,23 +26,17 @@ enum {
 	RECEIPT_SIGNED_BYTES = 40,
 };
 
-void token_hmac(const uint8_t key[TOKEN_KEY_BYTES], const void *data, size_t len, uint8_t ret_mac[TOKEN_MAC_BYTES])
+void token_hmac(const struct hmac_key *key, const void *data, size_t len, uint8_t ret_mac[TOKEN_MAC_BYTES])
 {
 	uint8_t mac[HMAC_BYTES];
-	struct hmac h;
 
-	hmac_init(&h, key);
-	hmac_update(&h, data, len);
-	hmac_fini(&h, mac);
+	hmac_once(key, data, len, mac);
 	memcpy(ret_mac, mac, TOKEN_MAC_BYTES);
 }
 
 static void sign(const struct token_key *key, const uint8_t *bytes, uint8_t ret_mac[TOKEN_MAC_BYTES])
 {
-	uint8_t mac[HMAC_BYTES];
-
-	hmac_once(&key->key, bytes, TOKEN_SIGNED_BYTES, mac);
-	memcpy(ret_mac, mac, TOKEN_MAC_BYTES);
+	token_hmac(&key->key, bytes, TOKEN_SIGNED_BYTES, ret_mac);
 }
 
 void token_seal(const struct token *t, const struct token_key *key, uint8_t ret_bytes[TOKEN_BYTES])
@@ -111,7 +105,7 @@ int token_open(struct slice bytes, const struct token_key *keys, size_t key_coun
 
 void receipt_mac(const struct receipt *rec, const struct hmac_key *key, uint8_t ret_mac[TOKEN_MAC_BYTES])
 {
-	uint8_t bytes[RECEIPT_SIGNED_BYTES], mac[HMAC_BYTES];
+	uint8_t bytes[RECEIPT_SIGNED_BYTES];
 	struct wcursor w;
 
 	wcursor_init(&w, bytes, sizeof(bytes));
@@ -126,8 +120,7 @@ void receipt_mac(const struct receipt *rec, const struct hmac_key *key, uint8_t 
 	wcursor_u64(&w, rec->length);
 	wcursor_u64(&w, rec->generation);
 	CHECK(!w.failed && w.len == sizeof(bytes));
-	hmac_once(key, bytes, sizeof(bytes), mac);
-	memcpy(ret_mac, mac, TOKEN_MAC_BYTES);
+	token_hmac(key, bytes, sizeof(bytes), ret_mac);
 }
 
 int receipt_verify(const struct receipt *r, const struct hmac_key *key, struct slice mac)

@@ -56,6 +56,6 @@ void receipt_mac(const struct receipt *r, const struct hmac_key *key, uint8_t re
 int receipt_verify(const struct receipt *r, const struct hmac_key *key, struct slice mac); /* ERR_RECEIPT */
 
 /* HMAC-SHA256/128 over data; chunk trailers use it too. */
-void token_hmac(const uint8_t key[TOKEN_KEY_BYTES], const void *data, size_t len, uint8_t ret_mac[TOKEN_MAC_BYTES]);
+void token_hmac(const struct hmac_key *key, const void *data, size_t len, uint8_t ret_mac[TOKEN_MAC_BYTES]);
 
 #endif

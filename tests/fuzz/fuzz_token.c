@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < TOKEN_BYTES)
 		return 0;
 	memcpy(bytes, data, TOKEN_BYTES);
-	token_hmac(raw_keys[1], bytes, TOKEN_BYTES - TOKEN_MAC_BYTES, bytes + TOKEN_BYTES - TOKEN_MAC_BYTES);
+	token_hmac(&keys[1].key, bytes, TOKEN_BYTES - TOKEN_MAC_BYTES, bytes + TOKEN_BYTES - TOKEN_MAC_BYTES);
 	rc = token_open(slice_of(bytes, TOKEN_BYTES), keys, 2, &t);
 	CHECK(rc == 0 || rc == ERR_TOKEN);
 	if (rc == 0) {

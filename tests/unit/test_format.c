@@ -10,6 +10,14 @@
 
 static const uint8_t secret[FORMAT_SECRET_BYTES] = {1, 2, 3, 250};
 
+static const struct hmac_key *own_key(void)
+{
+	static struct hmac_key key;
+
+	hmac_key_init(&key, secret);
+	return &key;
+}
+
 static struct format_superblock superblock(void)
 {
 	struct format_superblock sb = {.disk = 7,
@@ -101,8 +109,8 @@ static void check_round_trip(uint8_t index)
 	ck_assert_int_eq(format_trailer_check(&t), 0);
 	ck_assert_uint_eq(len % FORMAT_GRAIN_BYTES, 0);
 	ck_assert_uint_le(len, format_trailer_bound(t.policy, index, t.length));
-	format_trailer_encode(&t, secret, bytes);
-	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, sizeof(bytes)), secret, &got), 0);
+	format_trailer_encode(&t, own_key(), bytes);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, sizeof(bytes)), own_key(), &got), 0);
 	ck_assert_uint_eq(got.copy.block, t.copy.block);
 	ck_assert_uint_eq(got.copy.incarnation, 258);
 	ck_assert_uint_eq(got.copy.index, index);
@@ -124,10 +132,10 @@ static void check_round_trip(uint8_t index)
 	ck_assert_uint_eq(sum, t.data_lists.len);
 	for (size_t i = 0; i < len; i++) {
 		bytes[i] ^= (uint8_t)(1 << i % 8);
-		ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), secret, &got), ERR_TRAILER_CORRUPT);
+		ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), own_key(), &got), ERR_TRAILER_CORRUPT);
 		bytes[i] ^= (uint8_t)(1 << i % 8);
 	}
-	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len - 1), secret, &got), ERR_TRAILER_CORRUPT);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len - 1), own_key(), &got), ERR_TRAILER_CORRUPT);
 }
 
 START_TEST(test_trailer_and_damage_of_every_byte)
@@ -145,16 +153,16 @@ START_TEST(test_trailer_of_version_1)
 	struct format_trailer t = trailer(5), got;
 	size_t len = format_trailer_bytes(t.list.len, t.data_lists.len), hashed = len - FORMAT_MAC_BYTES;
 
-	format_trailer_encode(&t, secret, bytes);
+	format_trailer_encode(&t, own_key(), bytes);
 	bytes[4] = 1;
-	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), secret, &got), ERR_TRAILER_CORRUPT);
-	token_hmac(secret, bytes, hashed, bytes + hashed);
-	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), secret, &got), 0);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), own_key(), &got), ERR_TRAILER_CORRUPT);
+	token_hmac(own_key(), bytes, hashed, bytes + hashed);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), own_key(), &got), 0);
 	ck_assert_uint_eq(got.sequence, 77);
 	ck_assert_int_eq(slice_compare(got.data_lists, t.data_lists), 0);
 	bytes[4] = 3;
-	token_hmac(secret, bytes, hashed, bytes + hashed);
-	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), secret, &got), ERR_TRAILER_CORRUPT);
+	token_hmac(own_key(), bytes, hashed, bytes + hashed);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, len), own_key(), &got), ERR_TRAILER_CORRUPT);
 }
 END_TEST
 
@@ -164,11 +172,11 @@ START_TEST(test_trailer_lists_stay_within)
 	uint8_t bytes[2 * FORMAT_GRAIN_BYTES];
 	struct format_trailer t = trailer(0), got;
 
-	format_trailer_encode(&t, secret, bytes);
+	format_trailer_encode(&t, own_key(), bytes);
 	for (int i = 0; i < 4; i++)
 		bytes[84 + i] = 0xff;
-	token_hmac(secret, bytes, FORMAT_GRAIN_BYTES - FORMAT_MAC_BYTES, bytes + FORMAT_GRAIN_BYTES - FORMAT_MAC_BYTES);
-	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, FORMAT_GRAIN_BYTES), secret, &got), ERR_TRAILER_CORRUPT);
+	token_hmac(own_key(), bytes, FORMAT_GRAIN_BYTES - FORMAT_MAC_BYTES, bytes + FORMAT_GRAIN_BYTES - FORMAT_MAC_BYTES);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, FORMAT_GRAIN_BYTES), own_key(), &got), ERR_TRAILER_CORRUPT);
 }
 END_TEST
 
@@ -176,9 +184,11 @@ START_TEST(test_trailer_of_another_disk_is_no_trailer)
 {
 	uint8_t bytes[2 * FORMAT_GRAIN_BYTES], other[FORMAT_SECRET_BYTES] = {9};
 	struct format_trailer t = trailer(1), got;
+	struct hmac_key key;
 
-	format_trailer_encode(&t, other, bytes);
-	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, sizeof(bytes)), secret, &got), ERR_TRAILER_CORRUPT);
+	hmac_key_init(&key, other);
+	format_trailer_encode(&t, &key, bytes);
+	ck_assert_int_eq(format_trailer_decode(slice_of(bytes, sizeof(bytes)), own_key(), &got), ERR_TRAILER_CORRUPT);
 }
 END_TEST
 

@@ -34,7 +34,7 @@ START_TEST(test_sealed_token_opens)
 
 		prepare_keys();
 		token_seal(&sample, &keys[1], bytes);
-		token_hmac(raw_keys[1], bytes, TOKEN_BYTES - TOKEN_MAC_BYTES, mac);
+		token_hmac(&keys[1].key, bytes, TOKEN_BYTES - TOKEN_MAC_BYTES, mac);
 		ck_assert_mem_eq(bytes + TOKEN_BYTES - TOKEN_MAC_BYTES, mac, sizeof(mac));
 		ck_assert_int_eq(token_open(slice_of(bytes, sizeof(bytes)), keys, 2, &t), 0);
 		ck_assert_uint_eq(t.block, sample.block);
@@ -87,8 +87,10 @@ START_TEST(test_hmac_known_answer)
 		static const uint8_t expected[TOKEN_MAC_BYTES] = {
 			0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24, 0x26, 0x08, 0x95, 0x75, 0xc7};
 		uint8_t mac[TOKEN_MAC_BYTES];
+		struct hmac_key prepared;
 
-		token_hmac(key, "what do ya want for nothing?", 28, mac);
+		hmac_key_init(&prepared, key);
+		token_hmac(&prepared, "what do ya want for nothing?", 28, mac);
 		ck_assert_mem_eq(mac, expected, sizeof(mac));
 	}
 END_TEST
