@@ -119,6 +119,18 @@ static void tree_remove(struct alloc *a, struct alloc_node **root, uint64_t key)
 	a->spare = mid;
 }
 
+/* The extent at `key`, which is longer, begins `by` later: nothing moves for that. */
+static void tree_cut_front(struct alloc_node *n, uint64_t key, uint32_t by)
+{
+	if (n->key == key) {
+		n->key += by;
+		n->len -= by;
+	} else {
+		tree_cut_front(n->key < key ? n->right : n->left, key, by);
+	}
+	update(n);
+}
+
 /* Greatest key <= key. */
 static struct alloc_node *tree_floor(struct alloc_node *n, uint64_t key)
 {
@@ -228,11 +240,17 @@ int alloc_reserve(struct alloc *a, struct alloc_extent x)
 	free_key = n->key;
 	free_len = n->len;
 	before = (uint32_t)(key - free_key);
-	tree_remove(a, &a->roots[s->class], free_key);
-	if (before)
-		tree_insert(a, &a->roots[s->class], free_key, before);
-	if (free_len > before + x.grains)
-		tree_insert(a, &a->roots[s->class], key + x.grains, free_len - before - x.grains);
+	if (!before && free_len > x.grains) {
+		tree_cut_front(a->roots[s->class], key, x.grains);
+		count_fits(a, free_len, false);
+		count_fits(a, free_len - x.grains, true);
+	} else {
+		tree_remove(a, &a->roots[s->class], free_key);
+		if (before)
+			tree_insert(a, &a->roots[s->class], free_key, before);
+		if (free_len > before + x.grains)
+			tree_insert(a, &a->roots[s->class], key + x.grains, free_len - before - x.grains);
+	}
 	s->free -= x.grains;
 	a->free_grains[s->class] -= x.grains;
 	return 0;

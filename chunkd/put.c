@@ -34,6 +34,8 @@ _Static_assert((int)PUT_UPLOADS_MAX < (int)INDEX_SEQUENCE_GAP, "seals under way 
 
 #define IDLE_SCAN_NS (10000000000ull)
 
+enum { FREE_UNITS = 4 }; /* uploads of so many at most, which small chunks have, are kept for reuse */
+
 enum upload_state { OPEN, WRITING, SYNCING, INDEXING, DEAD };
 
 struct upload {
@@ -54,8 +56,9 @@ struct upload {
 	struct segment_sync_wait sync;
 	struct index_change change;
 	struct upload *next; /* same hash */
-	struct list link;    /* of all uploads of the disk */
-	uint32_t crcs[];     /* masked, by unit */
+	struct list link;    /* of all uploads of the disk, or free */
+	size_t units;
+	uint32_t crcs[]; /* masked, by unit; room for FREE_UNITS at least */
 };
 
 struct put_cell {
@@ -75,7 +78,7 @@ struct put_cell {
 struct puts {
 	struct disk *disk;
 	struct map map; /* copy hash -> uploads, the of all states but DEAD */
-	struct list all, free_cells;
+	struct list all, free_cells, free_uploads;
 	uint32_t count;
 	struct gather gather;
 	struct io_op timer;
@@ -126,6 +129,27 @@ static void table_remove(struct upload *u)
 
 static void close_when_idle(struct puts *p);
 
+static struct upload *upload_new(struct puts *p, size_t units)
+{
+	size_t bytes = sizeof(struct upload) + (units < FREE_UNITS ? FREE_UNITS : units) * sizeof(uint32_t);
+	struct list *n = units <= FREE_UNITS ? list_pop_front(&p->free_uploads) : NULL;
+	struct upload *u = n ? LIST_ENTRY(n, struct upload, link) : mem_alloc(bytes);
+
+	memset(u, 0, bytes);
+	u->puts = p;
+	u->units = units;
+	list_init(&u->held);
+	return u;
+}
+
+static void upload_give(struct upload *u)
+{
+	if (u->units <= FREE_UNITS)
+		list_push_front(&u->puts->free_uploads, &u->link);
+	else
+		mem_free(u);
+}
+
 static void upload_free(struct upload *u)
 {
 	struct puts *p = u->puts;
@@ -134,7 +158,7 @@ static void upload_free(struct upload *u)
 	table_remove(u);
 	list_remove(&u->link);
 	p->count--;
-	mem_free(u);
+	upload_give(u);
 	close_when_idle(p);
 }
 
@@ -409,20 +433,18 @@ static int upload_open(struct puts *p, const struct put_request *r, struct uploa
 		return ERR_OVERLOADED;
 	if (index_is_full(d->index))
 		return ERR_NO_EXTENT;
-	u = mem_zalloc(sizeof(*u) + units * sizeof(u->crcs[0]));
-	u->puts = p;
+	u = upload_new(p, units);
 	u->copy = r->copy;
 	u->policy = r->policy;
 	u->announced = r->announced_bytes;
 	u->ghost = find_upload(p, &r->copy, false) || index_get(d->index, &r->copy, &row) == 0;
-	list_init(&u->held);
 	u->extent = (struct segment_wait){.class = alloc_class_of(r->announced_bytes),
 		.grains = (uint32_t)((format_round(r->announced_bytes) + trailer) / FORMAT_GRAIN_BYTES),
 		.done = extent_there};
 	if (!u->ghost) {
 		rc = segments_take(d->segments, &u->extent);
 		if (rc < 0 && rc != ERR_AGAIN) {
-			mem_free(u);
+			upload_give(u);
 			return rc;
 		}
 		u->has_extent = rc == 0;
@@ -646,6 +668,7 @@ struct puts *puts_new(struct disk *disk)
 	map_init(&p->map);
 	list_init(&p->all);
 	list_init(&p->free_cells);
+	list_init(&p->free_uploads);
 	gather_init(&p->gather, disk->io, &disk->sched, disk->segments);
 	io_prep_timer(&p->timer, io_now_ns(disk->io) + IDLE_SCAN_NS, scan_idle);
 	io_submit(disk->io, &p->timer);
@@ -661,6 +684,8 @@ static void close_when_idle(struct puts *p)
 		return;
 	while (!list_empty(&p->free_cells))
 		mem_free(LIST_ENTRY(list_pop_front(&p->free_cells), struct put_cell, link));
+	while (!list_empty(&p->free_uploads))
+		mem_free(LIST_ENTRY(list_pop_front(&p->free_uploads), struct upload, link));
 	gather_fini(&p->gather);
 	map_fini(&p->map);
 	mem_free(p);
