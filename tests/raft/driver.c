@@ -55,6 +55,7 @@ void world__crash(struct world *w, struct world_node *n)
 	n->fill_count = n->report_count = 0;
 	n->offer_at_ms = n->lies = 0;
 	n->hasty = false;
+	n->shrinks_by = n->quiet_ms = 0;
 #endif
 	/* Of what was written and not synced any part may be there, in order; a cut that was not synced may not have been. */
 	if (world__log_last(&n->log) >= n->disk.base_index) {
@@ -83,7 +84,7 @@ void world__start(struct world *w, struct world_node *n)
 		.heartbeat_ms = HEARTBEAT_MS,
 		.election_ms = ELECTION_MS,
 		.message_bytes = BODY_BYTES * WORLD_BODIES,
-		.inflight_bytes = BODY_BYTES * 20,
+		.inflight_bytes = BODY_BYTES * WINDOW_BODIES,
 		.seed = rng_u64(&w->rng)};
 	struct raft_run runs[RAFT_RUNS_MAX];
 	struct raft_boot boot = {.term = n->disk_term,
@@ -107,6 +108,9 @@ void world__start(struct world *w, struct world_node *n)
 			memmove(runs, runs + 1, --boot.run_count * sizeof(runs[0]));
 		runs[boot.run_count++] = (struct raft_run){n->log.base_index + 1 + i, term};
 	}
+#ifndef WORLD_SMALL
+	boot.commit = n->forced > boot.commit ? n->forced : boot.commit;
+#endif
 	boot.config = w->configs[latest];
 	boot.config_before = w->configs[before];
 	CHECK(raft_init(&n->core, &options, &boot, n->clock_ms) == 0);
@@ -202,10 +206,8 @@ static void append(struct world *w, struct world_node *n, const struct raft_upda
 		} else if (u->append.kind == RAFT_APPEND_SUBMITTED) {
 			e.value = ++w->next_value;
 		} else if (u->append.kind == RAFT_APPEND_CONFIG) {
-			uint32_t config_before, latest = world__log_config(&n->log, &config_before);
-
 			CHECK(w->config_count < WORLD_CONFIGS);
-			world__check_change(w, n, &w->configs[latest]);
+			world__check_change(w, n, &w->configs[world__log_latest(&n->log)]);
 			w->configs[w->config_count] = n->core.config;
 			e.config = w->config_count++;
 		}

@@ -4,7 +4,7 @@
 #include "common/base/mem.h"
 #include "tests/raft/world_private.h"
 
-enum { TICK_MS = 5, WELL_MS = 5000 };
+enum { WELL_MS = 5000 };
 
 static uint64_t choose(struct world *w, uint64_t bound)
 {
@@ -19,7 +19,7 @@ static uint64_t fill(struct world *w, const struct raft_peer *peer, uint64_t bou
 
 static uint64_t takes_ms(struct world *w, uint64_t most, bool often_short)
 {
-	return rng_below(&w->rng, !often_short || rng_chance(&w->rng, w->slow, 100) ? most : 3);
+	return rng_below(&w->rng, !often_short || w->parts_from || rng_chance(&w->rng, w->slow, 100) ? most : 3);
 }
 
 static struct world_packet *packet_new(struct world *w)
@@ -31,12 +31,47 @@ static struct world_packet *packet_new(struct world *w)
 	return &w->packets[w->packet_count++];
 }
 
+static bool is_cut(struct world *w, const struct raft_message *m)
+{
+	return w->cut[world__node(w, m->from) - w->nodes][world__node(w, m->to) - w->nodes];
+}
+
+/* A vote, an answer, a hand-over may be held up somewhere for as long as anybody likes: until its receiver speaks to its sender in a later term. */
+static void hold_up(struct world *w, const struct raft_message *m)
+{
+	bool vote = m->type == RAFT_VOTED && m->voted.granted;
+
+	if (vote || m->type == RAFT_TIMEOUT_NOW || ((m->type == RAFT_APPENDED || m->type == RAFT_READ_ACK) && rng_chance(&w->rng, 1, 16)))
+		w->kept[!vote][rng_below(&w->rng, WORLD_KEPT)] = *m;
+}
+
+static void let_go(struct world *w, const struct raft_message *asks)
+{
+	bool vote = asks->type == RAFT_VOTE || asks->type == RAFT_PRE_VOTE;
+	uint32_t from;
+
+	if (w->well || !rng_chance(&w->rng, 1, vote ? 2 : 16))
+		return;
+	from = (uint32_t)rng_below(&w->rng, WORLD_KEPT);
+	for (uint32_t i = 0; i < WORLD_KEPT / 4; i++) {
+		const struct raft_message *kept = &w->kept[!vote][(from + i) % WORLD_KEPT];
+
+		if (kept->from != asks->to || kept->to != asks->from || kept->term >= asks->term)
+			continue;
+		w->counts.held_up++;
+		*packet_new(w) = (struct world_packet){.at_ms = w->now_ms + 1 + rng_below(&w->rng, 3), .message = *kept};
+		return;
+	}
+}
+
 static void post(struct world *w, const struct raft_message *m, const struct world_entry *bodies)
 {
 	uint32_t copies = 1 + rng_chance(&w->rng, w->repeat, 100);
 
 	w->counts.repeated += copies - 1;
-	if (w->cut[m->from - 1][m->to - 1] || rng_chance(&w->rng, w->loss, 100)) {
+	hold_up(w, m);
+	let_go(w, m);
+	if (is_cut(w, m) || rng_chance(&w->rng, w->loss, 100)) {
 		w->counts.lost++;
 		return;
 	}
@@ -53,10 +88,12 @@ static void post(struct world *w, const struct raft_message *m, const struct wor
 
 static bool fill_later(struct world *w, struct world_node *n, const struct raft_message *m)
 {
-	if (!rng_chance(&w->rng, w->slow, 100) || n->fill_count == WORLD_FILLS)
+	bool parts = m->to == w->parts_from;
+
+	if ((!parts && !rng_chance(&w->rng, w->slow, 100)) || n->fill_count == WORLD_FILLS)
 		return false;
 	w->counts.late_fills++;
-	n->fills[n->fill_count++] = (struct world_fill){w->now_ms + rng_below(&w->rng, 150), *m};
+	n->fills[n->fill_count++] = (struct world_fill){w->now_ms + rng_below(&w->rng, parts ? 5 : rng_chance(&w->rng, 1, 4) ? 1000 : 150), *m};
 	return true;
 }
 
@@ -82,13 +119,10 @@ static bool offer_later(struct world *w, struct world_node *n, uint64_t to, cons
 	return n->offer_at_ms > 0;
 }
 
-/* Alone, or with one other: of what it says first nothing gets to the rest. */
-static void part_from_rest(struct world *w, const struct world_node *n)
+void world__part_from_rest(struct world *w, const struct world_node *n, uint64_t with)
 {
-	uint32_t self = (uint32_t)(n - w->nodes), other = self;
+	uint32_t self = (uint32_t)(n - w->nodes), other = (uint32_t)(world__node(w, with) - w->nodes);
 
-	if (rng_chance(&w->rng, 1, 2))
-		other = (uint32_t)n->core.config.members[rng_below(&w->rng, n->core.config.count)].id - 1;
 	w->counts.partitions++;
 	for (uint32_t i = 0; i < w->node_count; i++)
 		for (uint32_t j = 0; j < w->node_count; j++)
@@ -98,12 +132,19 @@ static void part_from_rest(struct world *w, const struct world_node *n)
 static void watch(struct world *w, struct world_node *n, const struct raft_event *event, const struct raft_update *u,
 	enum raft_role before)
 {
+	uint64_t with = world__id(w, n);
+
+	if (n->dropped)
+		return;
 	world__watch(w, n, event, u, before);
 	if (before == RAFT_LEADER || n->core.role != RAFT_LEADER || !w->hasty || w->well)
 		return;
 	n->hasty = true;
+	/* Alone, or with one other: of what it says first nothing gets to the rest. */
+	if (rng_chance(&w->rng, 1, 2))
+		with = n->core.config.members[rng_below(&w->rng, n->core.config.count)].id;
 	if (rng_chance(&w->rng, 2, 3))
-		part_from_rest(w, n);
+		world__part_from_rest(w, n, with);
 }
 
 static const struct world_ways chance = {.choose = choose,
@@ -121,13 +162,13 @@ static void deliver(struct world *w)
 		struct world_packet p = w->packets[i];
 		struct raft_event event = {.type = RAFT_RECEIVE, .message = &p.message};
 
-		if (p.at_ms > w->now_ms || w->nodes[p.message.to - 1].stalled) {
+		if (p.at_ms > w->now_ms || world__node(w, p.message.to)->stalled) {
 			i++;
 			continue;
 		}
 		w->packets[i] = w->packets[--w->packet_count];
-		if (!w->cut[p.message.from - 1][p.message.to - 1])
-			world__step(w, &w->nodes[p.message.to - 1], &event, p.bodies);
+		if (!is_cut(w, &p.message))
+			world__step(w, world__node(w, p.message.to), &event, p.bodies);
 	}
 }
 
@@ -164,38 +205,19 @@ static void run_late(struct world *w, struct world_node *n)
 	}
 }
 
-/* Any other member, until it is taken: the first thing that a leader is asked for. */
-static void remove_in_haste(struct world *w, struct world_node *n)
-{
-	const struct raft_config *config = &n->core.config;
-	struct raft_event event = {.type = RAFT_CHANGE, .change = RAFT_REMOVE};
-
-	n->hasty = n->core.role == RAFT_LEADER && config->count > 3 && config->index <= n->core.commit &&
-		w->config_count < WORLD_CONFIGS - 2;
-	if (!n->hasty)
-		return;
-	event.peer = config->members[rng_below(&w->rng, config->count)].id;
-	if (event.peer != world__id(w, n))
-		world__step(w, n, &event, NULL);
-}
-
-/* Its clock runs at its own rate, and may leap. */
-static bool clock_ticks(struct world *w, struct world_node *n)
+/* Its clock runs at its own rate. */
+static bool clock_ticks(struct world_node *n)
 {
 	uint64_t before = n->clock_ms;
 
 	n->clock_us += n->rate;
-	if (!w->well && rng_chance(&w->rng, 1, 20000)) {
-		n->clock_us += rng_below(&w->rng, 2000000);
-		w->counts.jumps++;
-	}
 	n->clock_ms = n->clock_us / 1000;
 	return before / TICK_MS != n->clock_ms / TICK_MS;
 }
 
 static void run_node(struct world *w, struct world_node *n)
 {
-	bool ticks = clock_ticks(w, n);
+	bool ticks = clock_ticks(n);
 	struct raft_event tick = {.type = RAFT_TICK}, ready = {.type = RAFT_SNAPSHOT_READY, .message = &n->fetch};
 
 	if (!n->up || n->stalled)
@@ -213,26 +235,34 @@ static void run_node(struct world *w, struct world_node *n)
 	run_late(w, n);
 	if (ticks)
 		world__step(w, n, &tick, NULL);
-	if (ticks && n->up && n->hasty)
-		remove_in_haste(w, n);
+	if (ticks && n->up)
+		world__operator_waits(w, n);
+}
+
+static void some_clock_leaps(struct world *w)
+{
+	w->nodes[rng_below(&w->rng, w->node_count)].clock_us += rng_below(&w->rng, 2000000);
+	w->counts.jumps++;
 }
 
 static void advance(struct world *w)
 {
 	w->now_ms++;
+	if (!w->well && rng_chance(&w->rng, w->node_count, 20000))
+		some_clock_leaps(w);
 	deliver(w);
 	for (uint32_t i = 0; i < w->node_count; i++)
 		run_node(w, &w->nodes[i]);
 }
 
-static struct world_node *some_leader(struct world *w)
+struct world_node *world__some_leader(struct world *w)
 {
 	uint32_t from = (uint32_t)rng_below(&w->rng, w->node_count);
 
 	for (uint32_t i = 0; i < w->node_count; i++) {
 		struct world_node *n = &w->nodes[(from + i) % w->node_count];
 
-		if (n->up && !n->stalled && n->core.role == RAFT_LEADER)
+		if (n->up && !n->stalled && !n->dropped && n->core.role == RAFT_LEADER)
 			return n;
 	}
 	return NULL;
@@ -240,76 +270,36 @@ static struct world_node *some_leader(struct world *w)
 
 static void client_submits(struct world *w)
 {
-	struct world_node *n = some_leader(w);
+	struct world_node *n = world__some_leader(w);
 	struct raft_event event = {.type = RAFT_SUBMIT, .count = 1 + rng_below(&w->rng, 3)};
 
 	if (n && n->core.last_index < n->core.commit + 60)
 		world__step(w, n, &event, NULL);
 }
 
-static void client_reads(struct world *w)
+void world__client_reads(struct world *w, struct world_node *n)
 {
-	struct world_node *n = some_leader(w);
 	struct raft_event event = {.type = RAFT_READ};
 	uint32_t i = 0;
 
 	while (i < WORLD_READS && w->reads[i].open)
 		i++;
-	if (!n || i == WORLD_READS)
+	if (i == WORLD_READS)
 		return;
 	w->asked = &w->reads[i];
 	w->asked->node = world__id(w, n);
 	w->asked->floor = w->committed.count;
-	w->asked->heard = 0;
+	w->asked->heard = w->asked->idle_ticks = 0;
 	w->asked->term = n->core.term;
 	world__step(w, n, &event, NULL);
 }
 
-static void operator_acts(struct world *w)
+static void client_reads(struct world *w)
 {
-	struct world_node *n = some_leader(w);
-	struct raft_event event = {.type = RAFT_CHANGE};
-	const struct raft_member *m;
+	struct world_node *n = world__some_leader(w);
 
-	if (!n || n->core.config.count == 0 || w->config_count > WORLD_CONFIGS - 2)
-		return;
-	m = &n->core.config.members[rng_below(&w->rng, n->core.config.count)];
-	event.peer = m->id;
-	switch (rng_below(&w->rng, 6)) {
-	case 5: /* that was a member once, or is */
-		event.change = RAFT_ADD_LEARNER;
-		event.peer = 1 + rng_below(&w->rng, w->node_count);
-		break;
-	case 0:
-		if (w->node_count == WORLD_NODES || n->core.config.count >= w->members)
-			return;
-		event.change = RAFT_ADD_LEARNER;
-		event.peer = w->node_count + 1;
-		w->nodes[w->node_count].exists = true;
-		break;
-	case 1:
-		event.change = RAFT_PROMOTE;
-		break;
-	case 2:
-		if (n->core.config.count <= 2)
-			return;
-		event.change = RAFT_REMOVE;
-		break;
-	case 3: /* to whom it makes no sense, too */
-		event.peer = 1 + rng_below(&w->rng, w->node_count);
-		/* fall through */
-	default:
-		event.type = RAFT_TRANSFER;
-		w->counts.transfers++;
-	}
-	w->counts.changes += event.type == RAFT_CHANGE;
-	if (event.peer > w->node_count) {
-		world__start(w, &w->nodes[w->node_count]);
-		w->node_count++;
-	}
-	TRACE(w, "operator at node %u: %d of %" PRIu64, world__id(w, n),
-		event.type == RAFT_CHANGE ? (int)event.change : 0, event.peer);
-	world__step(w, n, &event, NULL);
+	if (n)
+		world__client_reads(w, n);
 }
 
 static void compact_to(struct world *w, struct world_node *n, uint64_t keep)
@@ -324,10 +314,10 @@ static void needless_snapshot(struct world *w, struct world_node *n)
 	struct raft_message m = {.type = RAFT_SNAPSHOT, .from = n->core.leader, .to = world__id(w, n), .term = n->core.term};
 	struct raft_event ready = {.type = RAFT_SNAPSHOT_READY, .message = &m};
 
-	for (uint32_t i = 0; i < w->node_count && n->up && !n->stalled && n->core.leader && n->core.leader != m.to; i++) {
+	for (uint32_t i = 0; i < w->node_count && n->up && !n->stalled && !n->dropped && n->core.leader && n->core.leader != m.to; i++) {
 		const struct world_node *at = &w->nodes[i];
 
-		if (!at->up || at->applied <= n->core.commit || at->applied > n->core.last_index)
+		if (!at->up || at->dropped || at->applied <= n->core.commit || at->applied > n->core.last_index)
 			continue;
 		m.snapshot.index = at->applied;
 		m.snapshot.term = w->committed.entries[at->applied - 1].term;
@@ -352,12 +342,18 @@ static void part(struct world *w)
 
 static void trouble(struct world *w)
 {
-	struct world_node *leader = some_leader(w);
+	struct world_node *leader = world__some_leader(w);
 	struct world_node *n =
 		leader && rng_chance(&w->rng, 1, 3) ? leader : &w->nodes[rng_below(&w->rng, w->node_count)];
 	uint32_t other = (uint32_t)rng_below(&w->rng, w->node_count);
 
-	switch (rng_below(&w->rng, 11)) {
+	switch (rng_below(&w->rng, 13)) {
+	case 12:
+		world__operator_forces(w);
+		break;
+	case 11:
+		world__operator_shrinks(w);
+		break;
 	case 10:
 		needless_snapshot(w, n);
 		break;
@@ -408,12 +404,12 @@ static void heal(struct world *w)
 /* A leader, all members at its state. */
 static bool agrees(struct world *w)
 {
-	struct world_node *leader = some_leader(w);
+	struct world_node *leader = world__some_leader(w);
 
 	if (!leader || leader->core.commit != leader->core.last_index || leader->applied != leader->core.commit)
 		return false;
 	for (uint32_t i = 0; i < leader->core.config.count; i++) {
-		struct world_node *n = &w->nodes[leader->core.config.members[i].id - 1];
+		struct world_node *n = world__node(w, leader->core.config.members[i].id);
 
 		if (n->core.leader != world__id(w, leader) || n->applied != leader->applied)
 			return false;
@@ -435,17 +431,18 @@ static const struct raft_member *member_of(const struct raft_config *config, uin
 /* A new member catches up though entries come all the time and what it needs is compacted away, and becomes a voter. */
 static void check_joins(struct world *w)
 {
-	struct raft_event event = {.type = RAFT_CHANGE, .peer = w->node_count + 1};
-	struct world_node *leader = some_leader(w);
+	struct world_node *leader = world__some_leader(w), *n = &w->nodes[w->node_count];
+	struct raft_event event = {.type = RAFT_CHANGE};
 
 	if (!leader || w->node_count == WORLD_NODES || leader->core.config.count == RAFT_MEMBERS_MAX ||
 		w->config_count > WORLD_CONFIGS - 100)
 		return;
-	w->nodes[w->node_count].exists = true;
-	world__start(w, &w->nodes[w->node_count]);
+	n->exists = true;
+	world__start(w, n);
 	w->node_count++;
+	event.peer = world__id(w, n);
 	for (uint32_t i = 0; i < WELL_MS && !w->fault[0]; i++) {
-		leader = some_leader(w);
+		leader = world__some_leader(w);
 		if (i % 50 == 0 && leader) {
 			const struct raft_member *member = member_of(&leader->core.config, event.peer);
 
@@ -454,7 +451,7 @@ static void check_joins(struct world *w)
 			event.change = member ? RAFT_PROMOTE : RAFT_ADD_LEARNER;
 			world__step(w, leader, &event, NULL);
 			/* What a stream that is under way needs next is held. */
-			if (!w->nodes[event.peer - 1].fetch_busy)
+			if (!n->fetch_busy)
 				compact_to(w, leader, 3);
 		}
 		if (i % 2 == 0)
@@ -470,7 +467,7 @@ static void check_goes_on(struct world *w)
 	uint64_t last = w->committed.count + 1;
 
 	for (uint32_t i = 0; i < WELL_MS && !w->fault[0] && w->committed.count < last; i++) {
-		struct world_node *n = some_leader(w);
+		struct world_node *n = world__some_leader(w);
 		struct raft_event event = {.type = RAFT_SUBMIT, .count = 1};
 
 		if (n)
@@ -509,7 +506,7 @@ static void check_serves(struct world *w)
 	check_goes_on(w);
 	check_joins(w);
 	for (uint32_t i = 0; i < w->node_count; i++)
-		if (w->nodes[i].core.refused != w->nodes[i].lies)
+		if (!w->nodes[i].dropped && w->nodes[i].core.refused != w->nodes[i].lies)
 			world__fail(w, "node %u refused %" PRIu64 " messages of its peers, and was told %" PRIu64 " lies", i + 1,
 				w->nodes[i].core.refused, w->nodes[i].lies);
 }
@@ -549,6 +546,7 @@ bool world_history(uint64_t seed, bool trace, struct world_counts *counts, char 
 	w->late_ms = rng_chance(&w->rng, 3, 4) ? 200 : 3000;
 	trouble_every =
 		(uint32_t)(rng_chance(&w->rng, 1, 2) ? rng_between(&w->rng, 4, 30) : rng_between(&w->rng, 30, 200));
+	w->forces = rng_chance(&w->rng, 1, 4);
 	length = 15000 + rng_below(&w->rng, 15000);
 	change_every = rng_chance(&w->rng, 1, 2) ? rng_between(&w->rng, 5, 40) : rng_between(&w->rng, 50, 350);
 	if (w->hasty) {
@@ -562,7 +560,7 @@ bool world_history(uint64_t seed, bool trace, struct world_counts *counts, char 
 		if (rng_chance(&w->rng, 1, 16))
 			client_reads(w);
 		if (rng_chance(&w->rng, 1, (uint32_t)change_every))
-			operator_acts(w);
+			world__operator_acts(w);
 		if (rng_chance(&w->rng, 1, trouble_every))
 			trouble(w);
 		if (w->hasty && rng_chance(&w->rng, 1, 1000))

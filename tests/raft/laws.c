@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is checked of every world, of chance (history.c) or small (explore.c), after each step. */
 #include <stdarg.h>
+#include <string.h>
 #include "tests/raft/world_private.h"
 
 void world__fail(struct world *w, const char *format, ...)
@@ -19,7 +20,8 @@ static bool config_equal(const struct raft_config *a, const struct raft_config *
 	if (a->index != b->index || a->count != b->count || a->last_id != b->last_id)
 		return false;
 	for (uint32_t i = 0; i < a->count; i++)
-		if (a->members[i].id != b->members[i].id || a->members[i].voter != b->members[i].voter)
+		if (a->members[i].id != b->members[i].id || a->members[i].voter != b->members[i].voter ||
+			memcmp(a->members[i].place, b->members[i].place, RAFT_PLACE_BYTES) != 0)
 			return false;
 	return true;
 }
@@ -41,7 +43,7 @@ static void check_has_committed(struct world *w, struct world_node *n)
 /* What is acknowledged is on the disk, and is what the leader has. */
 static void check_acknowledged(struct world *w, struct world_node *n, const struct raft_message *m)
 {
-	const struct world_node *leader = &w->nodes[m->to - 1];
+	const struct world_node *leader = world__node(w, m->to);
 	const struct world_entry *mine, *theirs;
 
 	if (m->appended.reject || m->appended.index <= n->log.base_index)
@@ -60,6 +62,8 @@ static void check_acknowledged(struct world *w, struct world_node *n, const stru
 /* What a log says of itself to be committed is. */
 void world__check_start(struct world *w, struct world_node *n)
 {
+	if (world__is_dropped(n))
+		return;
 	if (n->core.commit > w->committed.count)
 		world__fail(w, "node %u starts with commit %" PRIu64 ", and only %u are", world__id(w, n),
 			n->core.commit, w->committed.count);
@@ -77,12 +81,38 @@ void world__check_meta(struct world *w, struct world_node *n, uint64_t term, uin
 		world__fail(w, "node %u: term or vote went back", world__id(w, n));
 }
 
+static bool is_voter(const struct raft_config *config, uint64_t id)
+{
+	for (uint32_t i = 0; i < config->count; i++)
+		if (config->members[i].id == id)
+			return config->members[i].voter;
+	return false;
+}
+
+/* Who was removed stands and leads until that is committed, for its log may be the only one that is new enough. */
+bool world__may_stand(const struct world *w, const struct world_node *n)
+{
+	const struct raft_core *core = &n->core;
+
+	return is_voter(&core->config, world__id(w, n)) || (core->config.index > core->commit && is_voter(&core->config_before, world__id(w, n)));
+}
+
+static void check_belongs(struct world *w, struct world_node *n)
+{
+	const struct raft_core *core = &n->core;
+
+	if (!world__may_stand(w, n))
+		world__fail(w, "node %u leads on, and the configuration of %" PRIu64 ", which is committed, is without it", world__id(w, n),
+			core->config.index);
+}
+
 void world__check_leader(struct world *w, struct world_node *n, bool elected)
 {
 	uint64_t term = n->core.term;
 
-	if (n->core.role != RAFT_LEADER)
+	if (n->core.role != RAFT_LEADER || world__is_dropped(n))
 		return;
+	check_belongs(w, n);
 	if (term >= WORLD_TERMS) {
 		world__fail(w, "term %" PRIu64 ": elections do not come to an end", term);
 		return;
@@ -104,11 +134,11 @@ void world__check_appended(struct world *w, struct world_node *n, uint64_t index
 {
 	const struct world_entry *mine = world__log_at(&n->log, index), *before = world__log_at(&n->log, index - 1);
 
-	for (uint32_t i = 0; i < w->node_count; i++) {
+	for (uint32_t i = 0; i < w->node_count && !world__is_dropped(n); i++) {
 		const struct world_log *log = &w->nodes[i].log;
 		const struct world_entry *theirs = world__log_at(log, index);
 
-		if (!theirs || theirs->term != mine->term)
+		if (!theirs || theirs->term != mine->term || world__is_dropped(&w->nodes[i]))
 			continue;
 		if (theirs->value != mine->value || theirs->config != mine->config)
 			world__fail(w, "nodes %u and %u: two entries %" PRIu64 " of term %" PRIu64, world__id(w, n),
@@ -123,7 +153,7 @@ void world__check_appended(struct world *w, struct world_node *n, uint64_t index
 /* As the core knows it, the log is the one that the driver keeps. */
 void world__check_core(struct world *w, struct world_node *n)
 {
-	uint32_t before, latest = world__log_config(&n->log, &before);
+	uint32_t latest = world__log_latest(&n->log);
 	const struct raft_core *core = &n->core;
 
 	if (core->last_index != world__log_last(&n->log))
@@ -143,7 +173,7 @@ void world__check_core(struct world *w, struct world_node *n)
 /* A commit is checked when it is first seen: a quorum of its configuration must have it on disk. */
 void world__check_commit(struct world *w, struct world_node *n)
 {
-	while (w->committed.count < n->core.commit) {
+	while (w->committed.count < n->core.commit && !world__is_dropped(n)) {
 		uint64_t index = w->committed.count + 1;
 		const struct world_entry *e = world__log_at(&n->log, index);
 		uint32_t have = 0, voters = 0;
@@ -155,7 +185,7 @@ void world__check_commit(struct world *w, struct world_node *n)
 			return;
 		}
 		for (uint32_t i = 0; i < n->core.config.count; i++) {
-			const struct world_node *m = &w->nodes[n->core.config.members[i].id - 1];
+			const struct world_node *m = world__node(w, n->core.config.members[i].id);
 			const struct world_entry *d = world__log_at(&m->disk, index);
 
 			if (!n->core.config.members[i].voter)
@@ -186,6 +216,8 @@ void world__apply(struct world *w, struct world_node *n)
 {
 	uint64_t to = n->core.commit < n->core.persisted ? n->core.commit : n->core.persisted;
 
+	if (world__is_dropped(n))
+		return;
 	check_last_committed(w, n);
 	while (n->applied < to) {
 		const struct world_entry *e = world__log_at(&n->log, n->applied + 1),
@@ -203,14 +235,6 @@ void world__apply(struct world *w, struct world_node *n)
 			n->applied_config = e->config;
 		n->applied++;
 	}
-}
-
-static bool is_voter(const struct raft_config *config, uint64_t id)
-{
-	for (uint32_t i = 0; i < config->count; i++)
-		if (config->members[i].id == id)
-			return config->members[i].voter;
-	return false;
 }
 
 void world__check_step(struct world *w, struct world_node *n, const struct raft_event *event,
@@ -240,7 +264,7 @@ void world__check_step(struct world *w, struct world_node *n, const struct raft_
 			world__role_name(n->core.role));
 }
 
-/* An id that was given away is not given again. */
+/* An id that was given away is not given again, and a leader stays: who leads shall not be open for longer than it must. */
 void world__check_change(struct world *w, struct world_node *n, const struct raft_config *before)
 {
 	for (uint32_t i = 0; i < n->core.config.count; i++) {
@@ -252,12 +276,14 @@ void world__check_change(struct world *w, struct world_node *n, const struct raf
 		if (!known)
 			world__fail(w, "node %u: the id %" PRIu64 " was given before, and is given again", world__id(w, n), id);
 	}
+	if (is_voter(before, world__id(w, n)) && !is_voter(&n->core.config, world__id(w, n)))
+		world__fail(w, "node %u leads, and removes itself", world__id(w, n));
 }
 
 /* Leadership goes to a voter that has all that the leader has. */
 static void check_handed_over(struct world *w, struct world_node *n, const struct raft_message *m)
 {
-	const struct world_node *to = &w->nodes[m->to - 1];
+	const struct world_node *to = world__node(w, m->to);
 	uint64_t last = n->core.last_index;
 	const struct world_entry *mine = world__log_at(&n->log, last), *theirs = world__log_at(&to->disk, last);
 
@@ -270,6 +296,8 @@ static void check_handed_over(struct world *w, struct world_node *n, const struc
 /* What leaves a replica is well-formed, and true. */
 void world__check_message(struct world *w, struct world_node *n, const struct raft_message *m)
 {
+	if (world__is_dropped(n))
+		return;
 	if (raft_message_check(m) != 0 && !(m->type == RAFT_APPEND && m->append.fill))
 		world__fail(w, "node %u: sends a malformed message of type %d", world__id(w, n), (int)m->type);
 	else if (m->type == RAFT_APPENDED)

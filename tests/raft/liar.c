@@ -14,7 +14,7 @@ static bool is_gone(const struct raft_core *core, uint64_t id)
 	for (uint32_t i = 0; i < config->count; i++)
 		if (config->members[i].id == id)
 			return false;
-	return id <= config->last_id;
+	return id + RAFT_NUMBERS_APART <= config->last_id;
 }
 
 static void told(struct world *w, struct world_node *n, const struct raft_message *m, const struct world_entry *bodies,
@@ -39,9 +39,9 @@ static void lacks_bodies(struct world *w)
 {
 	for (uint32_t i = 0; i < w->packet_count; i++) {
 		struct world_packet p = w->packets[i];
-		struct world_node *n = &w->nodes[p.message.to - 1];
+		struct world_node *n = world__node(w, p.message.to);
 
-		if (p.message.type != RAFT_APPEND || p.message.append.last == p.message.append.prev_index || !n->up || n->stalled)
+		if (p.message.type != RAFT_APPEND || p.message.append.last == p.message.append.prev_index || !n->up || n->stalled || n->dropped)
 			continue;
 		told(w, n, &p.message, p.bodies, 1, &w->counts.lies_bodies, "a message that lacks a body");
 		return;
@@ -66,7 +66,7 @@ static void config_inside(struct world *w)
 
 static bool follows(const struct world *w, const struct world_node *n)
 {
-	return n->up && !n->stalled && n->core.role == RAFT_FOLLOWER && n->core.leader && n->core.leader != world__id(w, n);
+	return n->up && !n->stalled && !n->dropped && n->core.role == RAFT_FOLLOWER && n->core.leader && n->core.leader != world__id(w, n);
 }
 
 /* Another entry in the place of one that is committed. */

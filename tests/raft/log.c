@@ -97,14 +97,26 @@ void world__log_compact(struct world_log *log, uint64_t index)
 
 uint32_t world__log_config(const struct world_log *log, uint32_t *ret_before)
 {
-	uint32_t latest = log->base_config, before = log->base_config;
+	uint32_t latest = 0;
 
-	for (uint32_t i = 0; i < log->count; i++) {
-		if (log->entries[i].config) {
-			before = latest;
-			latest = log->entries[i].config;
+	for (uint32_t i = log->count; i > 0; i--) {
+		uint32_t config = log->entries[i - 1].config;
+
+		if (config && latest) {
+			*ret_before = config;
+			return latest;
 		}
+		if (config)
+			latest = config;
 	}
-	*ret_before = before;
-	return latest;
+	*ret_before = log->base_config;
+	return latest ? latest : log->base_config;
+}
+
+uint32_t world__log_latest(const struct world_log *log)
+{
+	for (uint32_t i = log->count; i > 0; i--)
+		if (log->entries[i - 1].config)
+			return log->entries[i - 1].config;
+	return log->base_config;
 }

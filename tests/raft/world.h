@@ -8,10 +8,13 @@
  *   commit              one value per index, for ever; durable on a quorum of the configuration that committed it
  *   apply               in order, only what is committed and durable here; equal states after equal entries
  *   configuration       of a core is always the latest in its log, whatever was cut
- *   reads               see all that had been committed anywhere when they were asked for
+ *   reads               see all that had been committed anywhere when they were asked for, and wait for nothing once a quorum has answered
  *   completeness        who is elected has all that is committed; what is acknowledged is on disk, and is the leader's
  *   liveness            when all is well again there is a leader, every member gets to the same state, reads and entries come to an end
- *   leaders             go when no quorum is heard, hand over to voters that have all, promote whom they heard, and give no id twice
+ *   elections           are stood for by who may win, when it hears of no leader (of chance only)
+ *   leaders             were voted for by a quorum, go when none is heard, or when they are no members any more; hand over to voters that have
+ *                       all, promote whom they heard, give no id twice, and say where a member is that has moved
+ *   bounds              a member gets no more than a window of what it has not made durable, but for what was taken for lost (of chance only)
  *   snapshots           go on where a log goes on, and take nothing away that the log has behind them
  *   lies                what contradicts what is committed, or itself, is refused, counted, and changes nothing (of chance only)
  *
@@ -21,6 +24,7 @@
  *     laws.c      what is checked, of any world
  *     driver.c    a replica: its core, its disk, and who works its updates off
  *     history.c   a world of chance: time, network, troubles, clients
+ *     operator.c  members who come, move, go, and are dropped by force there
  *     watch.c     what takes time to see of a replica there
  *     liar.c      messages of a broken peer there
  *     explore.c   all small worlds: the same replicas and laws, whatever is left open decided in every way (explore.h)
@@ -41,7 +45,9 @@ enum {
 	WORLD_CONFIGS = 4096,
 	WORLD_TERMS = 4096,
 	WORLD_FILLS = RAFT_MEMBERS_MAX,
-	WORLD_REPORTS = 8
+	WORLD_REPORTS = 8,
+	WORLD_KEPT = 32,
+	WORLD_SENT = 32
 };
 #else
 enum {
@@ -89,11 +95,24 @@ struct world_report {
 	uint64_t at_ms, index, epoch;
 };
 
-/* What is remembered of a leader, and of what it hears and sends. */
+/* What a leader has sent to a member: entries behind `low`, up to `sent`, but for what it takes for lost. */
+struct world_flow {
+	bool begun;
+	enum raft_peer_state state;
+	uint64_t low, sent;
+	struct {
+		uint64_t before, last;
+	} messages[WORLD_SENT]; /* the latest of them */
+	uint32_t at;
+	uint64_t surprise; /* entries that the member has, or may have, and the leader does not count: they were in what it took for lost */
+};
+
+/* What is remembered of a leader, and of what it hears and sends. Bit i: nodes[i]. */
 struct world_watch {
-	uint64_t heard;                /* bit i: node i + 1, since a quorum was last */
+	uint64_t heard;                /* since a quorum was last */
 	uint64_t met;                  /* the same, of this term */
 	uint64_t silent_ms, ticked_ms; /* without a quorum, of the time that it saw pass */
+	struct world_flow flows[WORLD_NODES];
 };
 #endif
 
@@ -118,11 +137,17 @@ struct world_node {
 	uint32_t fill_count, report_count;
 	struct world_fill fills[WORLD_FILLS];       /* to be filled later */
 	struct world_report reports[WORLD_REPORTS]; /* of syncs that ended */
-	struct world_watch watch;
 	uint64_t offer_at_ms, offer_to; /* of a snapshot that takes long to be taken; 0: none is */
 	struct raft_message offer;
 	uint64_t lies; /* that it was told since it started */
 	bool hasty;    /* the operator wants a member away as soon as this leads */
+	uint64_t shrinks_at_ms, shrinks_by; /* the operator removes this member, which is cut off; 0: none */
+	uint64_t place;                     /* how often it moved */
+	uint64_t quiet_ms, election_at_ms;  /* that it follows nobody, and has voted for nobody; its timeout, when that was looked at */
+	bool dropped;                       /* by force: it lives on, and nothing is promised of it */
+	uint64_t forced;                    /* its log says that this much is committed, whatever else it says: a force has noted it */
+	uint8_t voted[WORLD_TERMS];         /* by term: for nodes[i - 1]; 0: for nobody */
+	struct world_watch watch;
 #endif
 };
 
@@ -131,7 +156,8 @@ struct world_read {
 	uint64_t token, floor, term; /* floor: what was committed anywhere when it was asked */
 	bool open;
 #ifndef WORLD_SMALL
-	uint64_t heard; /* bit i: node i + 1 has answered since */
+	uint64_t heard;      /* bit i: nodes[i] has answered since */
+	uint32_t idle_ticks; /* since they were a quorum */
 #endif
 };
 
@@ -139,7 +165,7 @@ struct world_read {
 struct world_counts {
 	uint64_t steps, elections, committed, crashes, torn, cuts, snapshots, changes, transfers, reads, lost, repeated,
 		partitions, stalls, rollbacks, refused, asked, late_fills, late_reports, void_fills, jumps, late_offers, lies_bodies,
-		lies_config, lies_entry, lies_snapshot;
+		lies_config, lies_entry, lies_snapshot, held_up, moves, shrinks, forced;
 };
 
 struct world;
@@ -173,6 +199,13 @@ struct world {
 	uint32_t members;                   /* that the operator goes up to */
 	uint64_t late_ms;                   /* of messages that come late */
 	bool hasty;                         /* as soon as somebody leads, the network parts, and a member is removed */
+#ifndef WORLD_SMALL
+	bool forces;                                   /* the operator is to force the group on to one of its members, once */
+	uint32_t apart_from;                           /* nodes[apart_from] and those behind it came after that; their ids are `apart` further */
+	uint32_t apart;                                /* 0: there was none */
+	uint64_t parts_from;                           /* bodies for this member are read late now, and disks are slow; 0: for none */
+	struct raft_message kept[2][WORLD_KEPT];       /* answers that are held up: votes, others */
+#endif
 	struct raft_config configs[WORLD_CONFIGS];
 	uint32_t config_count;
 	/* what was seen, for the checks */
