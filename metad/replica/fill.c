@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What needs the bodies of entries: messages that ask for them, and apply. From memory, or read back from the log. */
+/*
+ * What needs the bodies of entries: messages that ask for them, and apply. From memory, or read back from the log.
+ *
+ * Who is far behind gets entries at a limited rate: it would take all that its disk and processor give to catch up, and what it is sent costs the leader
+ * a part of its own; both may have to serve others meanwhile. An entry costs its receiver some times what a row of a snapshot does, byte by byte: it is
+ * logged, decided and applied by itself. However fast the log grows, it gets twice as much; and all at once where the
+ * log may be trimmed behind its back, or nothing can be committed without it.
+ */
 #include "metad/replica/replica_private.h"
 
 #include "common/base/check.h"
@@ -33,6 +40,11 @@ int replica__read(struct replica *r, struct reader *reader, uint64_t from, uint6
 }
 
 /* ---- messages ---- */
+
+enum {
+	CATCH_UP_SHARE = 4,  /* of the rate at which a snapshot is given away */
+	FAR_BYTES = 1 << 20, /* who lacks less than that gets it at once */
+};
 
 struct filling {
 	struct replica_body bodies[REPLICA_BODIES_MAX];
@@ -95,10 +107,83 @@ static bool stands(const struct replica *r, const struct raft_message *m)
 	return r->core.role == RAFT_LEADER && r->core.term == m->term;
 }
 
-/* Sends what was gathered, if the message still stands; the core is told in any case. */
-static void send_filled(struct replica *r, const struct raft_message *wanted, struct filling *f)
+/* ---- the pace of who is far behind ---- */
+
+static uint64_t catch_up_rate(const struct replica *r)
 {
-	struct raft_message m = *wanted;
+	uint64_t rate = r->options.snapshot_bytes_per_s ? r->options.snapshot_bytes_per_s : PART_BYTES_PER_S;
+
+	return rate / CATCH_UP_SHARE;
+}
+
+/* By what its last entries were like. What is not committed is not counted: others may wait for that. */
+static bool is_far_behind(const struct replica *r, const struct fill *fill)
+{
+	uint64_t prev = fill->message.append.prev_index, entries = r->core.commit > prev ? r->core.commit - prev : 0;
+
+	return fill->given.count && entries > fill->given.count && entries * fill->given.bytes / fill->given.count > FAR_BYTES;
+}
+
+/* The log may be trimmed behind its back: then it would need a snapshot. */
+static bool has_time(const struct replica *r, const struct fill *fill)
+{
+	uint64_t prev = fill->message.append.prev_index;
+
+	return prev > r->core.base_index && prev - r->core.base_index > r->core.last_index - prev;
+}
+
+static void note_given(struct replica *r, struct fill *fill, uint32_t count, uint32_t bytes)
+{
+	uint64_t grown;
+
+	if (!count)
+		return;
+	grown = fill->given.count && is_far_behind(r, fill) ? r->core.last_index - fill->given.log_end : 0;
+	if (grown > REPLICA_BODIES_MAX)
+		grown = REPLICA_BODIES_MAX;
+	fill->given.count = count;
+	fill->given.bytes = bytes;
+	fill->given.log_end = r->core.last_index - (grown > count / 2 ? grown - count / 2 : 0);
+	fill->given.next_ns = io_now_ns(r->io) + bytes * 1000000000ull / catch_up_rate(r);
+}
+
+static void fill_is_due(struct io_op *op)
+{
+	replica__kick(CONTAINER_OF(op, struct replica, fill_timer));
+}
+
+/* Nothing is committed any more: the others may need just this member. */
+static bool is_stuck(struct replica *r)
+{
+	uint64_t now = io_now_ns(r->io);
+
+	if (r->commit_seen.index != r->core.commit) {
+		r->commit_seen.index = r->core.commit;
+		r->commit_seen.ns = now;
+	}
+	return r->core.last_index > r->core.commit && now - r->commit_seen.ns > 2000000ull * r->options.raft.heartbeat_ms;
+}
+
+static bool must_wait(struct replica *r, const struct fill *fill)
+{
+	if (is_stuck(r) || !fill->message.append.room_bytes || !stands(r, &fill->message) || !is_far_behind(r, fill) || !has_time(r, fill) ||
+		io_now_ns(r->io) >= fill->given.next_ns || r->core.last_index - fill->given.log_end >= fill->given.count / 2)
+		return false;
+	SOMETIMES(replica_catch_up_waits);
+	/* One that is armed for another member: this one is looked at then, too. */
+	if (!io_pending(&r->fill_timer)) {
+		io_prep_timer(&r->fill_timer, fill->given.next_ns, fill_is_due);
+		io_submit(r->io, &r->fill_timer);
+	}
+	return true;
+}
+
+/* ---- sending ---- */
+
+/* Sends what was gathered, if the message still stands; the core is told in any case. */
+static void send_filled(struct replica *r, struct fill *fill, struct filling *f)
+{
+	struct raft_message m = fill->message;
 	struct raft_event sent = {.type = RAFT_SENT, .peer = m.to, .term = m.term};
 	struct raft_run runs[REPLICA_BODIES_MAX + 1];
 	uint64_t prev = m.append.prev_index, last = prev + f->count;
@@ -115,6 +200,7 @@ static void send_filled(struct replica *r, const struct raft_message *wanted, st
 		for (uint32_t i = 0; i < count; i++)
 			sent.bytes += (uint32_t)f->bodies[i].data.len;
 		sent.index = count ? m.append.last : 0;
+		note_given(r, fill, count, sent.bytes);
 	}
 	replica__step(r, &sent);
 }
@@ -131,6 +217,8 @@ void replica__fill_want(struct replica *r, const struct raft_message *message)
 			at = f;
 	}
 	CHECK(at);
+	if (at->message.to != message->to)
+		at->given.count = 0;
 	at->message = *message;
 	at->wanted = true;
 }
@@ -146,7 +234,7 @@ static void fill_from_cache(struct replica *r, struct fill *fill)
 	if (fill->message.append.room_bytes)
 		take_cached(r, &fill->message, &f);
 	r->counts.fills_cached += f.count > 0;
-	send_filled(r, &fill->message, &f);
+	send_filled(r, fill, &f);
 }
 
 static void fill_from_read(struct replica *r, struct fill *fill)
@@ -162,7 +250,7 @@ static void fill_from_read(struct replica *r, struct fill *fill)
 	r->counts.fills_read += f.count > 0;
 	if (f.count > 0)
 		SOMETIMES(replica_fed_from_log);
-	send_filled(r, &fill->message, &f);
+	send_filled(r, fill, &f);
 	wal_read_end(&fill->reader.read);
 }
 
@@ -177,7 +265,7 @@ bool replica__fill_work(struct replica *r)
 			fill_from_read(r, fill);
 			return true;
 		}
-		if (!fill->wanted || fill->reader.busy)
+		if (!fill->wanted || fill->reader.busy || must_wait(r, fill))
 			continue;
 		if (m->append.room_bytes && stands(r, m) && !cache_at(&r->cache, first)) {
 			/* What cannot be read now is tried with the next tick; what is gone never can. */

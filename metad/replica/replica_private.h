@@ -32,6 +32,10 @@ struct fill {
 	struct raft_message message;
 	bool wanted;
 	struct reader reader;
+	struct { /* what it was given last, up to where the log's growth is made up for, and when there may be more for who is far behind */
+		uint32_t count, bytes;
+		uint64_t log_end, next_ns;
+	} given;
 };
 
 struct replica {
@@ -65,6 +69,10 @@ struct replica {
 	bool tick;
 	struct stall stall;
 	struct fill fills[RAFT_MEMBERS_MAX];
+	struct io_op fill_timer; /* for who is far behind */
+	struct {
+		uint64_t index, ns; /* the commit index, and since when */
+	} commit_seen;
 
 	struct list reads, reads_open, reads_ready; /* struct replica_read: to be asked; asked; confirmed, to be answered when applied */
 	uint32_t read_count;

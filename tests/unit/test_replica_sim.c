@@ -83,6 +83,79 @@ START_TEST(test_laggard_fed_from_log)
 }
 END_TEST
 
+/* All have 1,600 entries, and one lacks a thousand more, of some 3 KB. */
+static struct node *far_behind(struct group *g)
+{
+	struct node *away;
+
+	g->keep_bytes = 64 << 20;
+	g->rate = 1 << 20;
+	for (uint32_t i = 0; i < g->count; i++)
+		node_crash(&g->nodes[i]);
+	settle(g);
+	submit_many(g, 1600);
+	away = &g->nodes[elected(g)->id % g->count];
+	isolate(g, away, true);
+	submit_many(g, 1000);
+	isolate(g, away, false);
+	return away;
+}
+
+static uint64_t lacks(const struct group *g, const struct node *away)
+{
+	return g->agreed_last - away->applied;
+}
+
+/* At a quarter of a snapshot's rate. */
+START_TEST(test_laggard_does_not_take_all)
+{
+	struct group *g = group_new(24, 32 << 10);
+	struct node *away = far_behind(g);
+
+	run_for(g, 3000 * ms_ns);
+	ck_assert_uint_gt(lacks(g, away), 400);
+	ck_assert_uint_lt(lacks(g, away), 950);
+	run_for(g, 12000 * ms_ns);
+	ck_assert_uint_eq(lacks(g, away), 0);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* The log grows faster than that, and it comes nearer all the same. */
+START_TEST(test_laggard_is_faster_than_the_log)
+{
+	struct group *g = group_new(25, 32 << 10);
+	struct node *away = far_behind(g);
+
+	for (int i = 0; i < 400 && lacks(g, away) > 300; i++) {
+		for (int n = 0; n < 16; n++)
+			submit(elected(g));
+		run_for(g, 20 * ms_ns);
+	}
+	ck_assert_uint_le(lacks(g, away), 300);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* What the others are waiting for it gets as fast as it can take it. */
+START_TEST(test_laggard_is_needed)
+{
+	struct group *g = group_new(26, 32 << 10);
+	struct node *away = far_behind(g), *l = elected(g);
+
+	for (uint32_t i = 0; i < g->count; i++)
+		if (&g->nodes[i] != l && &g->nodes[i] != away)
+			node_crash(&g->nodes[i]);
+	submit(l);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_uint_eq(lacks(g, away), 0);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
 /* What the table has durably leaves the log; all lose power again and again, and nothing that went is missed. */
 START_TEST(test_log_is_trimmed)
 {
@@ -886,7 +959,7 @@ START_TEST(test_histories)
 END_TEST
 
 UNIT_MAIN("replica_sim", test_replicates, test_follower_refuses, test_founding_again, test_power_failure,
-	test_laggard_fed_from_log, test_log_is_trimmed, test_log_kept_for_laggards, test_snapshot_for_laggard,
+	test_laggard_fed_from_log, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log, test_laggard_is_needed, test_log_is_trimmed, test_log_kept_for_laggards, test_snapshot_for_laggard,
 	test_snapshot_crashes, test_snapshot_of_dead_leader, test_snapshot_rate, test_snapshot_not_believed,
 	test_snapshot_for_nobody, test_snapshot_ends_submits, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
 	test_malformed, test_messages_that_wait, test_options_refused, test_rows_find_room, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_reads, test_withdraw,
