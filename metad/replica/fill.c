@@ -5,7 +5,7 @@
  * Who is far behind gets entries at a limited rate: it would take all that its disk and processor give to catch up, and what it is sent costs the leader
  * a part of its own; both may have to serve others meanwhile. An entry costs its receiver some times what a row of a snapshot does, byte by byte: it is
  * logged, decided and applied by itself. However fast the log grows, it gets twice as much; and all at once where the
- * log may be trimmed behind its back, or nothing can be committed without it.
+ * log may be trimmed behind its back, nothing can be committed without it, or it is to lead.
  */
 #include "metad/replica/replica_private.h"
 
@@ -147,34 +147,60 @@ static void note_given(struct replica *r, struct fill *fill, uint32_t count, uin
 	fill->given.next_ns = io_now_ns(r->io) + bytes * 1000000000ull / catch_up_rate(r);
 }
 
+/* The others that are there do not suffice to commit without it; each of them is looked at anew once in a while, and has said nothing then for a moment. */
+static bool is_needed(const struct replica *r, struct fill *fill)
+{
+	const struct raft_core *core = &r->core;
+	uint64_t to = fill->message.to, now = io_now_ns(r->io);
+	uint32_t voters = 0, level = 0;
+
+	for (uint32_t i = 0; i < core->config.count; i++) {
+		const struct raft_peer *peer = &core->peers[i];
+
+		if (!core->config.members[i].voter)
+			continue;
+		voters++;
+		if (peer->id != to)
+			level += peer->id == core->options.id || (peer->active && peer->match >= core->commit);
+	}
+	if (level >= voters / 2 + 1)
+		fill->not_needed_ns = now;
+	return core->transfer_to == to || now - fill->not_needed_ns > 2000000ull * r->options.raft.heartbeat_ms;
+}
+
 static void fill_is_due(struct io_op *op)
 {
-	replica__kick(CONTAINER_OF(op, struct replica, fill_timer));
+	replica__kick(CONTAINER_OF(op, struct fill, due)->reader.r);
 }
 
-/* Nothing is committed any more: the others may need just this member. */
-static bool is_stuck(struct replica *r)
+static bool must_wait(struct replica *r, struct fill *fill)
 {
-	uint64_t now = io_now_ns(r->io);
+	const struct raft_message *m = &fill->message;
 
-	if (r->commit_seen.index != r->core.commit) {
-		r->commit_seen.index = r->core.commit;
-		r->commit_seen.ns = now;
-	}
-	return r->core.last_index > r->core.commit && now - r->commit_seen.ns > 2000000ull * r->options.raft.heartbeat_ms;
-}
-
-static bool must_wait(struct replica *r, const struct fill *fill)
-{
-	if (is_stuck(r) || !fill->message.append.room_bytes || !stands(r, &fill->message) || !is_far_behind(r, fill) || !has_time(r, fill) ||
+	if (!m->append.room_bytes || !stands(r, m) || !is_far_behind(r, fill) || !has_time(r, fill) || is_needed(r, fill) ||
 		io_now_ns(r->io) >= fill->given.next_ns || r->core.last_index - fill->given.log_end >= fill->given.count / 2)
 		return false;
 	SOMETIMES(replica_catch_up_waits);
-	/* One that is armed for another member: this one is looked at then, too. */
-	if (!io_pending(&r->fill_timer)) {
-		io_prep_timer(&r->fill_timer, fill->given.next_ns, fill_is_due);
-		io_submit(r->io, &r->fill_timer);
+	if (!io_pending(&fill->due)) {
+		io_prep_timer(&fill->due, fill->given.next_ns, fill_is_due);
+		io_submit(r->io, &fill->due);
 	}
+	return true;
+}
+
+void replica__fill_close(struct replica *r)
+{
+	for (uint32_t i = 0; i < RAFT_MEMBERS_MAX; i++) {
+		replica__end_reader(&r->fills[i].reader);
+		io_cancel(r->io, &r->fills[i].due);
+	}
+}
+
+bool replica__fill_is_quiet(const struct replica *r)
+{
+	for (uint32_t i = 0; i < RAFT_MEMBERS_MAX; i++)
+		if (io_pending(&r->fills[i].due))
+			return false;
 	return true;
 }
 
@@ -220,6 +246,7 @@ void replica__fill_want(struct replica *r, const struct raft_message *message)
 	if (at->message.to != message->to)
 		at->given.count = 0;
 	at->message = *message;
+	at->reader.r = r;
 	at->wanted = true;
 }
 

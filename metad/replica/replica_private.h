@@ -36,6 +36,8 @@ struct fill {
 		uint32_t count, bytes;
 		uint64_t log_end, next_ns;
 	} given;
+	uint64_t not_needed_ns; /* when others sufficed to commit */
+	struct io_op due;       /* a timer, of who is far behind */
 };
 
 struct replica {
@@ -69,10 +71,6 @@ struct replica {
 	bool tick;
 	struct stall stall;
 	struct fill fills[RAFT_MEMBERS_MAX];
-	struct io_op fill_timer; /* for who is far behind */
-	struct {
-		uint64_t index, ns; /* the commit index, and since when */
-	} commit_seen;
 
 	struct list reads, reads_open, reads_ready; /* struct replica_read: to be asked; asked; confirmed, to be answered when applied */
 	uint32_t read_count;
@@ -124,6 +122,8 @@ void replica__inbound_free(struct inbound *inbound);
 void replica__fill_want(struct replica *r, const struct raft_message *message);
 /* False: there is nothing to do. */
 bool replica__fill_work(struct replica *r);
+void replica__fill_close(struct replica *r);
+bool replica__fill_is_quiet(const struct replica *r); /* after that */
 bool replica__apply_work(struct replica *r);
 void replica__end_reader(struct reader *reader);
 

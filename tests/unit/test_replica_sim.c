@@ -106,13 +106,16 @@ static uint64_t lacks(const struct group *g, const struct node *away)
 	return g->agreed_last - away->applied;
 }
 
-/* At a quarter of a snapshot's rate. */
+/* At a quarter of a snapshot's rate, though others write now and then. */
 START_TEST(test_laggard_does_not_take_all)
 {
 	struct group *g = group_new(24, 32 << 10);
 	struct node *away = far_behind(g);
 
-	run_for(g, 3000 * ms_ns);
+	for (int i = 0; i < 12; i++) {
+		submit(elected(g));
+		run_for(g, 250 * ms_ns);
+	}
 	ck_assert_uint_gt(lacks(g, away), 400);
 	ck_assert_uint_lt(lacks(g, away), 950);
 	run_for(g, 12000 * ms_ns);
@@ -738,6 +741,20 @@ static int hand_over(struct group *g, struct node *from, uint64_t to)
 	return h.code;
 }
 
+/* No change is taken until it has all: that cannot wait. */
+START_TEST(test_hand_over_to_laggard)
+{
+	struct group *g = group_new(27, 32 << 10);
+	struct node *away = far_behind(g), *l = elected(g);
+
+	ck_assert_uint_gt(lacks(g, away), 900);
+	ck_assert_int_eq(hand_over(g, l, away->id), 0);
+	ck_assert_ptr_eq(elected(g), away);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
 /* Leadership goes to who was named, under load; or stays, if that one does not answer. */
 START_TEST(test_hand_over)
 {
@@ -962,5 +979,5 @@ UNIT_MAIN("replica_sim", test_replicates, test_follower_refuses, test_founding_a
 	test_laggard_fed_from_log, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log, test_laggard_is_needed, test_log_is_trimmed, test_log_kept_for_laggards, test_snapshot_for_laggard,
 	test_snapshot_crashes, test_snapshot_of_dead_leader, test_snapshot_rate, test_snapshot_not_believed,
 	test_snapshot_for_nobody, test_snapshot_ends_submits, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
-	test_malformed, test_messages_that_wait, test_options_refused, test_rows_find_room, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_reads, test_withdraw,
+	test_malformed, test_messages_that_wait, test_options_refused, test_rows_find_room, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_hand_over_to_laggard, test_reads, test_withdraw,
 	test_histories)
