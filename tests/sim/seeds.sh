@@ -5,7 +5,7 @@
 # processes side by side.
 set -eu
 sim=${CRATON_BUILD:-build}/tests/sim/craton-sim
-each=12
+each=${CRATON_SIM_SEEDS:-12}
 found="300369" # a copy that could not be read for a while counted as damaged
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
