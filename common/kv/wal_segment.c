@@ -13,7 +13,7 @@
  *     log-N --rename, directory synced--> log-gone-N --cut by WAL_STEP_BYTES, synced, a pause; again--> empty --> unlinked
  *
  * in steps, for a file system that discards what is freed (ext4 does, with the commit of its journal, or at once if it has none) makes the
- * disk do so in one go, during which it ends no write of anybody: 100 to 250 ms were seen for 65 to 120 MiB. The sync of a step is
+ * disk do so in one go, during which it may end no write of anybody: 100 to 250 ms were seen for 65 to 120 MiB, not always. The sync of a step is
  * for that alone: with it each step has its own commit, and without it all would wait for the same one. The new name comes first and is
  * durable before anything is cut, so that a file with a segment's name is still always complete; "log-gone-N" is longer than such a name,
  * so that no build takes it for one, and says whose it was. Its number is not missed: it was the lowest one. One is removed at a time; the others
