@@ -935,7 +935,7 @@ START_TEST(test_the_news_is_shared)
 	slow_down(b, FACTOR);
 	longest(b, put, 100, 40);
 	ck_assert_uint_eq(client_of(b, 0)->disks.slowed, 1);
-	/* It has never met the slow disk, and need not: but for a probe, for which it does not wait. */
+	/* It has never met the slow disk, and need not to know it: but for a probe, for which it does not wait. */
 	for (unsigned i = 0; i < 20; i++) {
 		uint64_t took = put(b, 1, 200 + i);
 
@@ -945,6 +945,7 @@ START_TEST(test_the_news_is_shared)
 	ck_assert_msg(ill <= 2 * well, "%llu us, %llu us with one slow disk", (unsigned long long)ill / 1000,
 		(unsigned long long)well / 1000);
 	ck_assert_uint_eq(second->chunks_left, 0);
+	ck_assert_uint_eq(second->disks.slowed, 0);
 	/* Its word ends when nobody repeats it. */
 	slow_down(b, 1);
 	pass(b, 20 * CLUSTER_S);
