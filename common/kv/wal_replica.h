@@ -72,9 +72,9 @@ void wal_restart(struct wal *wal, struct wal_restart *restart);
 /* Entries up to `index` are committed. Goes with the next frames and slots, as far as they are durable here. */
 void wal_note_commit(struct wal *wal, uint64_t index);
 
-/* Entries from `from` on stay, however far wal_trim goes: for a snapshot on its way to a follower. A restart takes them. */
+/* Entries from `from` on stay, however far wal_trim goes: for a snapshot on its way to a follower, and what follows that. A restart takes them. */
 struct wal_hold {
-	uint64_t from;
+	uint64_t from; /* the next trim finds it raised, if it is */
 	struct list link; /* private */
 };
 /* ERR_NOENT: some of them are gone already; then nothing is held. */

@@ -328,6 +328,7 @@ void replica__install(struct replica *r)
 	CHECK(!r->update.meta && !r->update.truncate_from && !r->update.append.kind);
 	r->saving = true;
 	replica__offer_close(r);
+	replica__keep_close(r);
 	cache_cut(&r->cache, 0);
 	replica__end_reader(&r->apply_reader);
 	r->restart = (struct wal_restart){.index = m->snapshot.index, .term = m->snapshot.term, .done = restarted};

@@ -129,7 +129,7 @@ static bool has_time(const struct replica *r, const struct fill *fill)
 {
 	uint64_t prev = fill->message.append.prev_index;
 
-	return prev > r->core.base_index && prev - r->core.base_index > r->core.last_index - prev;
+	return replica__keeps(r, fill->message.to) || (prev > r->core.base_index && prev - r->core.base_index > r->core.last_index - prev);
 }
 
 static void note_given(struct replica *r, struct fill *fill, uint32_t count, uint32_t bytes)

@@ -6,7 +6,7 @@
  *     wanted --flush--> rows after entry Y --RAFT_SNAPSHOT_TAKEN--> part, part, ... as they are asked for --> the member says that it has Y
  *
  * One at a time, for one member, and for as long as this leadership lasts: open rows make the table's file grow. They close when the last was
- * read; the offer stays, with its last part, until the member has installed it, and holds the log from Y + 1 on so long. Both have an end: an
+ * read; the offer stays, with its last part, until the member has installed it, and what of the log it needs then is kept (keep.c). Both have an end: an
  * offer that nobody asks for ends after PART_IDLE_MS, and one that is asked for too slowly (part.h) does, too, and one of rows that somebody doubts. The
  * core then asks for another one.
  */
@@ -27,7 +27,6 @@ void replica__offer_close(struct replica *r)
 		return;
 	if (o->rows)
 		kv_snapshot_close(o->rows);
-	wal_release(r->wal, &o->hold);
 	mem_free(o->out);
 	io_cancel(r->io, &o->timer);
 	o->rows = NULL;
@@ -36,11 +35,11 @@ void replica__offer_close(struct replica *r)
 	o->asked = o->advance = o->tell = o->pending = o->unwanted = false;
 }
 
-static const struct raft_peer *peer_of(const struct raft_core *core, uint64_t id)
+const struct raft_peer *replica__peer(const struct replica *r, uint64_t id)
 {
-	for (uint32_t i = 0; i < core->config.count; i++)
-		if (core->peers[i].id == id)
-			return &core->peers[i];
+	for (uint32_t i = 0; i < r->core.config.count; i++)
+		if (r->core.peers[i].id == id)
+			return &r->core.peers[i];
 	return NULL;
 }
 
@@ -65,7 +64,7 @@ static bool is_withheld(const struct replica *r)
 static bool is_over(const struct replica *r)
 {
 	const struct offer *o = &r->offer;
-	const struct raft_peer *peer = peer_of(&r->core, o->message.to);
+	const struct raft_peer *peer = replica__peer(r, o->message.to);
 	uint64_t now = io_now_ns(r->io);
 
 	if (o->unwanted || is_withheld(r) || has_made_way(o) || !leads_still(r) || !peer || peer->state != RAFT_SENDING_SNAPSHOT)
@@ -115,7 +114,7 @@ static void open_rows(struct replica *r)
 		return;
 	}
 	/* The log may have gone on, and away from what was flushed: the next one will do. */
-	if (wal_hold(r->wal, &o->hold, applied + 1)) {
+	if (replica__keep_begin(r, o->message.to, applied + 1)) {
 		kv_snapshot_close(o->rows);
 		o->rows = NULL;
 		return;

@@ -14,7 +14,6 @@ struct offer {
 	uint64_t term; /* the leadership that it is of */
 	struct raft_message message;
 	bool tell; /* the core is to be told of it (again) */
-	struct wal_hold hold;
 	struct kv_snapshot *rows; /* NULL: all of it was read */
 	struct slice key, value;  /* the row that did not fit the part before */
 	bool pending;

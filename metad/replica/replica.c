@@ -500,6 +500,7 @@ void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void 
 	replica__fill_close(r);
 	replica__end_reader(&r->apply_reader);
 	replica__offer_close(r);
+	replica__keep_close(r);
 	cache_fini(&r->cache);
 	io_cancel(r->io, &r->timer);
 	wal_close(r->wal, on_wal_closed, r);

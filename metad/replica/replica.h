@@ -18,7 +18,7 @@
  *     that lag.
  *
  *  7. A member that needs what was trimmed gets the table instead (offer.c, fetch.c): one member at a time, in parts, at a limited rate.
- *     Log and table change together: by the log's slots (table.h).
+ *     What it needs of the log behind that stays until it has come near (keep.c). Log and table change together: by the log's slots (table.h).
  *  8. A log that hangs (stall.h) holds up this replica only: if it leads it hands over, and it stands for no election. That it leads no longer
  *     it says at once, also while the new term is on its way to such a disk.
  *

@@ -40,6 +40,14 @@ struct fill {
 	struct io_op due;       /* a timer, of who is far behind */
 };
 
+/* What a member that gets a snapshot needs of the log behind that. */
+struct keep {
+	uint64_t peer; /* 0: none */
+	uint64_t term; /* the leadership that it is of */
+	uint64_t lacked; /* entries, of those there were when it was seen to have the snapshot, and one; 0: it was not yet */
+	struct wal_hold hold;
+};
+
 struct replica {
 	struct io *io;
 	struct replica_options options;
@@ -71,6 +79,7 @@ struct replica {
 	bool tick;
 	struct stall stall;
 	struct fill fills[RAFT_MEMBERS_MAX];
+	struct keep keeps[RAFT_MEMBERS_MAX];
 
 	struct list reads, reads_open, reads_ready; /* struct replica_read: to be asked; asked; confirmed, to be answered when applied */
 	uint32_t read_count;
@@ -141,6 +150,14 @@ void replica__calls_fail(struct replica *r, int code);
 void replica__offer_want(struct replica *r, uint64_t wanted);
 bool replica__offer_work(struct replica *r);
 void replica__offer_close(struct replica *r);
+/* NULL: no member. */
+const struct raft_peer *replica__peer(const struct replica *r, uint64_t id);
+
+/* keep.c: leader. From entry `from` on the log stays for this member, until it has installed a snapshot and come near; ERR_NOENT as wal_hold. */
+int replica__keep_begin(struct replica *r, uint64_t peer, uint64_t from);
+bool replica__keeps(const struct replica *r, uint64_t peer);
+void replica__keep_look(struct replica *r); /* at a tick */
+void replica__keep_close(struct replica *r);
 
 /* fetch.c: follower; message: of the event whose update has `fetch`. */
 void replica__fetch_want(struct replica *r, const struct raft_message *message);

@@ -237,6 +237,7 @@ static void trim(struct replica *r)
 {
 	uint64_t durable = kv_trim_index(table_kv(r->table)), kept = wal_index_back(wal_index(r->wal), r->options.keep_bytes);
 
+	replica__keep_look(r);
 	wal_trim(r->wal, durable < kept ? durable : kept);
 }
 

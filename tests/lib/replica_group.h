@@ -630,4 +630,33 @@ static inline struct group *trimming_group(uint64_t seed, uint64_t rate)
 	return g;
 }
 
+struct handing {
+	bool done;
+	int code;
+};
+
+static inline void handed(void *ctx, int code)
+{
+	struct handing *h = ctx;
+
+	ck_assert(!h->done);
+	h->done = true;
+	h->code = code;
+}
+
+static inline bool is_handed(void *ctx)
+{
+	return ((struct handing *)ctx)->done;
+}
+
+static inline int hand_over(struct group *g, struct node *from, uint64_t to)
+{
+	struct handing h = {false, 0};
+
+	ck_assert_int_eq(replica_transfer(from->r, to, handed, &h), 0);
+	ck_assert_int_eq(replica_transfer(from->r, to, handed, &h), ERR_BUSY);
+	ck_assert(sim_run(g->sim, is_handed, &h, sim_now_ns(g->sim) + 60000 * ms_ns));
+	return h.code;
+}
+
 #endif

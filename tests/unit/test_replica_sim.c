@@ -63,102 +63,6 @@ START_TEST(test_power_failure)
 }
 END_TEST
 
-/* One that was away gets from the log what is not in memory any more. */
-START_TEST(test_laggard_fed_from_log)
-{
-	struct group *g = group_new(4, 32 << 10);
-	struct node *l = elected(g), *away = &g->nodes[l->id % g->count];
-
-	isolate(g, away, true);
-	for (int i = 0; i < 500; i++)
-		submit(l);
-	run_for(g, 1000 * ms_ns);
-	ck_assert_uint_eq(g->fate_counts[ACKNOWLEDGED], 500);
-	ck_assert_uint_lt(away->applied, 10);
-	settle(g);
-	for (uint32_t i = 0; i < g->count; i++)
-		g->reads += replica_counts(g->nodes[i].r)->fills_read;
-	ck_assert_uint_gt(g->reads, 10);
-	group_free(g);
-}
-END_TEST
-
-/* All have 1,600 entries, and one lacks a thousand more, of some 3 KB. */
-static struct node *far_behind(struct group *g)
-{
-	struct node *away;
-
-	g->keep_bytes = 64 << 20;
-	g->rate = 1 << 20;
-	for (uint32_t i = 0; i < g->count; i++)
-		node_crash(&g->nodes[i]);
-	settle(g);
-	submit_many(g, 1600);
-	away = &g->nodes[elected(g)->id % g->count];
-	isolate(g, away, true);
-	submit_many(g, 1000);
-	isolate(g, away, false);
-	return away;
-}
-
-static uint64_t lacks(const struct group *g, const struct node *away)
-{
-	return g->agreed_last - away->applied;
-}
-
-/* At a quarter of a snapshot's rate, though others write now and then. */
-START_TEST(test_laggard_does_not_take_all)
-{
-	struct group *g = group_new(24, 32 << 10);
-	struct node *away = far_behind(g);
-
-	for (int i = 0; i < 12; i++) {
-		submit(elected(g));
-		run_for(g, 250 * ms_ns);
-	}
-	ck_assert_uint_gt(lacks(g, away), 400);
-	ck_assert_uint_lt(lacks(g, away), 950);
-	run_for(g, 12000 * ms_ns);
-	ck_assert_uint_eq(lacks(g, away), 0);
-	settle(g);
-	group_free(g);
-}
-END_TEST
-
-/* The log grows faster than that, and it comes nearer all the same. */
-START_TEST(test_laggard_is_faster_than_the_log)
-{
-	struct group *g = group_new(25, 32 << 10);
-	struct node *away = far_behind(g);
-
-	for (int i = 0; i < 400 && lacks(g, away) > 300; i++) {
-		for (int n = 0; n < 16; n++)
-			submit(elected(g));
-		run_for(g, 20 * ms_ns);
-	}
-	ck_assert_uint_le(lacks(g, away), 300);
-	settle(g);
-	group_free(g);
-}
-END_TEST
-
-/* What the others are waiting for it gets as fast as it can take it. */
-START_TEST(test_laggard_is_needed)
-{
-	struct group *g = group_new(26, 32 << 10);
-	struct node *away = far_behind(g), *l = elected(g);
-
-	for (uint32_t i = 0; i < g->count; i++)
-		if (&g->nodes[i] != l && &g->nodes[i] != away)
-			node_crash(&g->nodes[i]);
-	submit(l);
-	run_for(g, 3000 * ms_ns);
-	ck_assert_uint_eq(lacks(g, away), 0);
-	settle(g);
-	group_free(g);
-}
-END_TEST
-
 /* What the table has durably leaves the log; all lose power again and again, and nothing that went is missed. */
 START_TEST(test_log_is_trimmed)
 {
@@ -184,29 +88,6 @@ START_TEST(test_log_is_trimmed)
 		ck_assert_uint_eq(replica_core(g->nodes[i].r)->base_index, index->base_index);
 		ck_assert_uint_eq(replica_core(g->nodes[i].r)->config.index, 1); /* the log has it no more */
 	}
-	group_free(g);
-}
-END_TEST
-
-/* Of what the table has, so much stays that one that was away a while is fed from the log. */
-START_TEST(test_log_kept_for_laggards)
-{
-	struct group *g = group_new(11, 32 << 10);
-	struct node *l, *away;
-
-	g->keep_bytes = 3 << 20;
-	for (uint32_t i = 0; i < g->count; i++)
-		node_crash(&g->nodes[i]);
-	settle(g);
-	submit_many(g, 1500);
-	l = elected(g);
-	away = &g->nodes[l->id % g->count];
-	ck_assert_uint_gt(wal_index(replica_log(l->r))->base_index, 0);
-	isolate(g, away, true);
-	submit_many(g, 400);
-	ck_assert_uint_gt(l->applied, away->applied + 350);
-	settle(g);
-	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 0);
 	group_free(g);
 }
 END_TEST
@@ -712,49 +593,6 @@ START_TEST(test_members)
 }
 END_TEST
 
-struct handing {
-	bool done;
-	int code;
-};
-
-static void handed(void *ctx, int code)
-{
-	struct handing *h = ctx;
-
-	ck_assert(!h->done);
-	h->done = true;
-	h->code = code;
-}
-
-static bool is_handed(void *ctx)
-{
-	return ((struct handing *)ctx)->done;
-}
-
-static int hand_over(struct group *g, struct node *from, uint64_t to)
-{
-	struct handing h = {false, 0};
-
-	ck_assert_int_eq(replica_transfer(from->r, to, handed, &h), 0);
-	ck_assert_int_eq(replica_transfer(from->r, to, handed, &h), ERR_BUSY);
-	ck_assert(sim_run(g->sim, is_handed, &h, sim_now_ns(g->sim) + 60000 * ms_ns));
-	return h.code;
-}
-
-/* No change is taken until it has all: that cannot wait. */
-START_TEST(test_hand_over_to_laggard)
-{
-	struct group *g = group_new(27, 32 << 10);
-	struct node *away = far_behind(g), *l = elected(g);
-
-	ck_assert_uint_gt(lacks(g, away), 900);
-	ck_assert_int_eq(hand_over(g, l, away->id), 0);
-	ck_assert_ptr_eq(elected(g), away);
-	settle(g);
-	group_free(g);
-}
-END_TEST
-
 /* Leadership goes to who was named, under load; or stays, if that one does not answer. */
 START_TEST(test_hand_over)
 {
@@ -976,8 +814,8 @@ START_TEST(test_histories)
 END_TEST
 
 UNIT_MAIN("replica_sim", test_replicates, test_follower_refuses, test_founding_again, test_power_failure,
-	test_laggard_fed_from_log, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log, test_laggard_is_needed, test_log_is_trimmed, test_log_kept_for_laggards, test_snapshot_for_laggard,
+	test_log_is_trimmed, test_snapshot_for_laggard,
 	test_snapshot_crashes, test_snapshot_of_dead_leader, test_snapshot_rate, test_snapshot_not_believed,
 	test_snapshot_for_nobody, test_snapshot_ends_submits, test_deposed_leader_is_cut, test_deposed_leader_answers, test_log_failure_stops,
-	test_malformed, test_messages_that_wait, test_options_refused, test_rows_find_room, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_hand_over_to_laggard, test_reads, test_withdraw,
+	test_malformed, test_messages_that_wait, test_options_refused, test_rows_find_room, test_founding_after_a_vote, test_close, test_members, test_hand_over, test_reads, test_withdraw,
 	test_histories)

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A replica that is far behind the others, and those who bring it up. */
+#include "tests/lib/replica_group.h"
+
+/* One that was away gets from the log what is not in memory any more. */
+START_TEST(test_laggard_fed_from_log)
+{
+	struct group *g = group_new(4, 32 << 10);
+	struct node *l = elected(g), *away = &g->nodes[l->id % g->count];
+
+	isolate(g, away, true);
+	for (int i = 0; i < 500; i++)
+		submit(l);
+	run_for(g, 1000 * ms_ns);
+	ck_assert_uint_eq(g->fate_counts[ACKNOWLEDGED], 500);
+	ck_assert_uint_lt(away->applied, 10);
+	settle(g);
+	for (uint32_t i = 0; i < g->count; i++)
+		g->reads += replica_counts(g->nodes[i].r)->fills_read;
+	ck_assert_uint_gt(g->reads, 10);
+	group_free(g);
+}
+END_TEST
+
+/* Of what the table has, so much stays that one that was away a while is fed from the log. */
+START_TEST(test_log_kept_for_laggards)
+{
+	struct group *g = group_new(11, 32 << 10);
+	struct node *l, *away;
+
+	g->keep_bytes = 3 << 20;
+	for (uint32_t i = 0; i < g->count; i++)
+		node_crash(&g->nodes[i]);
+	settle(g);
+	submit_many(g, 1500);
+	l = elected(g);
+	away = &g->nodes[l->id % g->count];
+	ck_assert_uint_gt(wal_index(replica_log(l->r))->base_index, 0);
+	isolate(g, away, true);
+	submit_many(g, 400);
+	ck_assert_uint_gt(l->applied, away->applied + 350);
+	settle(g);
+	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 0);
+	group_free(g);
+}
+END_TEST
+
+/* All have 1,600 entries, and one lacks a thousand more, of some 3 KB. */
+static struct node *far_behind(struct group *g)
+{
+	struct node *away;
+
+	g->keep_bytes = 64 << 20;
+	g->rate = 1 << 20;
+	for (uint32_t i = 0; i < g->count; i++)
+		node_crash(&g->nodes[i]);
+	settle(g);
+	submit_many(g, 1600);
+	away = &g->nodes[elected(g)->id % g->count];
+	isolate(g, away, true);
+	submit_many(g, 1000);
+	isolate(g, away, false);
+	return away;
+}
+
+static uint64_t lacks(const struct group *g, const struct node *away)
+{
+	return g->agreed_last - away->applied;
+}
+
+/* At a quarter of a snapshot's rate, though others write now and then. */
+START_TEST(test_laggard_does_not_take_all)
+{
+	struct group *g = group_new(24, 32 << 10);
+	struct node *away = far_behind(g);
+
+	for (int i = 0; i < 12; i++) {
+		submit(elected(g));
+		run_for(g, 250 * ms_ns);
+	}
+	ck_assert_uint_gt(lacks(g, away), 400);
+	ck_assert_uint_lt(lacks(g, away), 950);
+	run_for(g, 12000 * ms_ns);
+	ck_assert_uint_eq(lacks(g, away), 0);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* The log grows faster than that, and it comes nearer all the same. */
+START_TEST(test_laggard_is_faster_than_the_log)
+{
+	struct group *g = group_new(25, 32 << 10);
+	struct node *away = far_behind(g);
+
+	for (int i = 0; i < 400 && lacks(g, away) > 300; i++) {
+		for (int n = 0; n < 16; n++)
+			submit(elected(g));
+		run_for(g, 20 * ms_ns);
+	}
+	ck_assert_uint_le(lacks(g, away), 300);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* What the others are waiting for it gets as fast as it can take it. */
+START_TEST(test_laggard_is_needed)
+{
+	struct group *g = group_new(26, 32 << 10);
+	struct node *away = far_behind(g), *l = elected(g);
+
+	for (uint32_t i = 0; i < g->count; i++)
+		if (&g->nodes[i] != l && &g->nodes[i] != away)
+			node_crash(&g->nodes[i]);
+	submit(l);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_uint_eq(lacks(g, away), 0);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* No change is taken until it has all: that cannot wait. */
+START_TEST(test_hand_over_to_laggard)
+{
+	struct group *g = group_new(27, 32 << 10);
+	struct node *away = far_behind(g), *l = elected(g);
+
+	ck_assert_uint_gt(lacks(g, away), 900);
+	ck_assert_int_eq(hand_over(g, l, away->id), 0);
+	ck_assert_ptr_eq(elected(g), away);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/*
+ * The log grows by far more than it keeps while a snapshot is on its way: what comes behind that is there all the same, and one is enough, though it comes
+ * nearer slowly.
+ */
+START_TEST(test_log_kept_behind_snapshot)
+{
+	struct group *g = trimming_group(28, 128 << 10);
+	struct node *away, *l;
+	uint64_t rounds = 0, at_install = 0;
+
+	g->keep_bytes = 512 << 10;
+	for (uint32_t i = 0; i < g->count; i++)
+		node_crash(&g->nodes[i]);
+	settle(g);
+	away = leave_behind(g);
+	l = elected(g);
+	isolate(g, away, false);
+	for (; rounds < 3000 && (at_install == 0 || lacks(g, away) > 30); rounds++) {
+		for (int n = 0; n < 6; n++)
+			submit(elected(g));
+		run_for(g, 20 * ms_ns);
+		if (at_install == 0 && replica_counts(away->r)->snapshots_installed)
+			at_install = lacks(g, away);
+		if (at_install) /* and no more than that: segments are of some 350 entries */
+			ck_assert_uint_lt(g->agreed_last - wal_index(replica_log(l->r))->base_index, lacks(g, away) + 1000);
+	}
+	ck_assert_ptr_eq(elected(g), l);
+	ck_assert_uint_gt(at_install, 1000); /* of some 3 KB: more than the log keeps */
+	ck_assert_uint_le(lacks(g, away), 30);
+	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 1);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+static bool has_snapshot(void *ctx)
+{
+	return replica_counts(((struct node *)ctx)->r)->snapshots_installed;
+}
+
+/* That has an end: who comes no nearer is one for another snapshot, or the log would grow for as long as it is away. */
+START_TEST(test_log_kept_while_it_comes_nearer)
+{
+	struct group *g = trimming_group(29, 0);
+	struct node *away = leave_behind(g), *l = elected(g);
+	uint64_t base;
+
+	isolate(g, away, false);
+	ck_assert(sim_run(g->sim, has_snapshot, away, sim_now_ns(g->sim) + 60000 * ms_ns));
+	isolate(g, away, true);
+	base = wal_index(replica_log(l->r))->base_index;
+	submit_many(g, 3000);
+	ck_assert_uint_gt(wal_index(replica_log(l->r))->base_index, base + 2000);
+	settle(g);
+	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 2);
+	group_free(g);
+}
+END_TEST
+
+UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log,
+	test_laggard_is_needed, test_hand_over_to_laggard, test_log_kept_behind_snapshot, test_log_kept_while_it_comes_nearer)
