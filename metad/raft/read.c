@@ -3,7 +3,8 @@
  * Reads that see all that was acknowledged before them, without a clock and without the log (ReadIndex): the commit index is noted, then a
  * quorum of voters says that it still follows this term; whoever else was elected in between would have needed one of them.
  *
- * Learners are asked, too, and not counted: that they answered says that they are there (metad/ledger_members.c).
+ * Learners are not counted. They are asked with the heartbeats only, as that they answered says that they are there (metad/ledger_members.c): to
+ * answer each probe takes a quarter of a core where a store serves many reads, of a member that has a snapshot to write.
  *
  * One probe is out at a time, and carries every read that came before it left: a read takes the token of the next probe.
  */
@@ -19,12 +20,12 @@ static void confirm(struct raft_turn *t)
 	t->update->read_index = core->read_index;
 }
 
-static void probe(struct raft_turn *t)
+static void probe(struct raft_turn *t, bool voters)
 {
 	struct raft_core *core = t->core;
 
 	for (uint32_t i = 0; i < core->config.count; i++)
-		if (core->peers[i].id != core->options.id && core->peers[i].read_seq < core->read_seq)
+		if (core->config.members[i].voter == voters && core->peers[i].id != core->options.id && core->peers[i].read_seq < core->read_seq)
 			raft__send(t, RAFT_READ_PROBE, core->peers[i].id)->read.seq = core->read_seq;
 }
 
@@ -48,7 +49,7 @@ static void begin(struct raft_turn *t)
 	core->read_open = true;
 	core->read_seq++;
 	core->read_index = core->commit;
-	probe(t);
+	probe(t, true);
 	look(t);
 }
 
@@ -72,9 +73,10 @@ void raft__read(struct raft_turn *t)
 
 void raft__read_probe_again(struct raft_turn *t)
 {
+	probe(t, false);
 	if (!t->core->read_open)
 		return;
-	probe(t);
+	probe(t, true);
 	look(t); /* the quorum may have become smaller: who has answered does not answer again */
 	if (!t->core->read_open && t->core->read_next)
 		begin(t);

@@ -98,8 +98,10 @@ START_TEST(test_learner_answers_for_nobody)
 	persisted(3);
 	appended(2, core.term, 3);
 	step(&read);
-	ck_assert_ptr_nonnull(sent(RAFT_READ_PROBE, 4)); /* who asks for it sees that it is there */
 	ack.read.seq = u.read_token;
+	ck_assert_ptr_null(sent(RAFT_READ_PROBE, 4));
+	tick(HEARTBEAT_MS);
+	ck_assert_ptr_nonnull(sent(RAFT_READ_PROBE, 4));
 	receive(&ack);
 	ck_assert_uint_eq(u.read_done, 0);
 	ack.from = 3;
@@ -108,5 +110,37 @@ START_TEST(test_learner_answers_for_nobody)
 }
 END_TEST
 
+/* That it is there shows all the same, also where each read is over before a heartbeat is due; and once is enough. */
+START_TEST(test_learner_is_asked_with_heartbeats)
+{
+	struct raft_event read = {.type = RAFT_READ};
+	struct raft_message ack = from(3, RAFT_READ_ACK, 2);
+
+	founded(3);
+	lead();
+	appended(2, core.term, 2);
+	ck_assert_int_eq(change(RAFT_ADD_LEARNER, 4), 0);
+	persisted(3);
+	appended(2, core.term, 3);
+	for (int i = 0; i < 3; i++) {
+		step(&read);
+		ck_assert_ptr_null(sent(RAFT_READ_PROBE, 4));
+		ack.from = 3;
+		ack.read.seq = u.read_token;
+		receive(&ack);
+		ck_assert_uint_eq(u.read_done, ack.read.seq);
+	}
+	tick(HEARTBEAT_MS);
+	ck_assert_ptr_nonnull(sent(RAFT_READ_PROBE, 4));
+	ck_assert_ptr_null(sent(RAFT_READ_PROBE, 2)); /* nobody waits for it */
+	ack.from = 4;
+	receive(&ack);
+	ck_assert_uint_eq(core.peers[3].read_seq, ack.read.seq);
+	tick(HEARTBEAT_MS);
+	ck_assert_ptr_null(sent(RAFT_READ_PROBE, 4));
+}
+END_TEST
+
 UNIT_MAIN("raft_read", test_read_needs_a_quorum_of_now, test_read_ends_when_the_quorum_shrinks,
-	test_reads_are_lost_with_leadership, test_learner_answers_for_nobody)
+	test_reads_are_lost_with_leadership, test_learner_answers_for_nobody,
+	test_learner_is_asked_with_heartbeats)
