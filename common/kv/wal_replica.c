@@ -347,6 +347,18 @@ const struct wal_index *wal_index(const struct wal *wal)
 	return &wal->group->index;
 }
 
+uint64_t wal_bytes_from(const struct wal *wal, uint64_t entry)
+{
+	const struct wal_index *index = &wal->group->index;
+	const struct wal_extent *first, *last;
+
+	if (index->count == 0 || entry > wal_index_last(index))
+		return 0;
+	first = wal_index_at(index, entry > index->base_index ? wal_index_find(index, entry) : 0);
+	last = wal_index_at(index, index->count - 1);
+	return (last->segment - first->segment) * wal->segment_bytes + last->offset + last->bytes - first->offset;
+}
+
 void wal_save(struct wal *wal, struct wal_save *save)
 {
 	struct wal_group *g = wal->group;

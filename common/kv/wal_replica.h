@@ -47,6 +47,8 @@ const struct wal_meta *wal_meta(const struct wal *wal);
 uint64_t wal_commit(const struct wal *wal);
 /* Terms and frames of the entries, durable or not. */
 const struct wal_index *wal_index(const struct wal *wal);
+/* Of segments, from the frame of this entry to the end of the log; all, if the entry is gone; 0: there is none such yet. */
+uint64_t wal_bytes_from(const struct wal *wal, uint64_t entry);
 
 /* Term and vote. One at a time; appends submitted later are written after it. */
 struct wal_save {

@@ -44,7 +44,8 @@ struct fill {
 struct keep {
 	uint64_t peer; /* 0: none */
 	uint64_t term; /* the leadership that it is of */
-	uint64_t lacked; /* entries, of those there were when it was seen to have the snapshot, and one; 0: it was not yet */
+	uint64_t lacked; /* bytes of the log, when it was seen to have the snapshot, and some; 0: it was not yet */
+	uint64_t match, moved_ns; /* how far it is; when it was last offered something, or came on */
 	struct wal_hold hold;
 };
 

@@ -659,4 +659,50 @@ static inline int hand_over(struct group *g, struct node *from, uint64_t to)
 	return h.code;
 }
 
+struct changing {
+	struct replica_submit submit;
+	struct group *g;
+	int code;
+	bool done;
+};
+
+static inline void changed(struct replica_submit *s, int code)
+{
+	struct changing *c = CONTAINER_OF(s, struct changing, submit);
+
+	c->code = code;
+	c->done = true;
+	if (code == 0 && c->g->acknowledged_last < s->index)
+		c->g->acknowledged_last = s->index;
+}
+
+static inline bool is_changed(void *ctx)
+{
+	return ((struct changing *)ctx)->done;
+}
+
+static inline int change(struct group *g, enum raft_change change, uint64_t id)
+{
+	struct changing c = {.g = g, .submit = {.change = change, .member = id, .done = changed}};
+
+	ck_assert_int_eq(replica_submit(elected(g)->r, &c.submit), 0);
+	ck_assert(sim_run(g->sim, is_changed, &c, sim_now_ns(g->sim) + 60000 * ms_ns));
+	return c.code;
+}
+
+/* As an operator does: soon is not now. */
+static inline void change_surely(struct group *g, enum raft_change what, uint64_t id)
+{
+	int code = ERR_AGAIN;
+
+	for (int i = 0; i < 100 && (code == ERR_AGAIN || code == ERR_BUSY || code == ERR_CANCELED || code == ERR_NOT_LEADER); i++) {
+		code = change(g, what, id);
+		if (code == ERR_EXIST || code == ERR_NOENT)
+			code = 0; /* by an earlier try */
+		if (code)
+			run_for(g, 50 * ms_ns);
+	}
+	ck_assert_int_eq(code, 0);
+}
+
 #endif

@@ -143,7 +143,7 @@ START_TEST(test_log_kept_behind_snapshot)
 {
 	struct group *g = trimming_group(28, 128 << 10);
 	struct node *away, *l;
-	uint64_t rounds = 0, at_install = 0;
+	uint64_t rounds = 0, rounds_behind = 0, at_install = 0;
 
 	g->keep_bytes = 512 << 10;
 	for (uint32_t i = 0; i < g->count; i++)
@@ -158,10 +158,12 @@ START_TEST(test_log_kept_behind_snapshot)
 		run_for(g, 20 * ms_ns);
 		if (at_install == 0 && replica_counts(away->r)->snapshots_installed)
 			at_install = lacks(g, away);
+		rounds_behind += at_install > 0;
 		if (at_install) /* and no more than that: segments are of some 350 entries */
 			ck_assert_uint_lt(g->agreed_last - wal_index(replica_log(l->r))->base_index, lacks(g, away) + 1000);
 	}
 	ck_assert_ptr_eq(elected(g), l);
+	ck_assert_uint_gt(rounds_behind, at_install / 6 / 3); /* its pace is some twice that of the log, not more */
 	ck_assert_uint_gt(at_install, 1000); /* of some 3 KB: more than the log keeps */
 	ck_assert_uint_le(lacks(g, away), 30);
 	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 1);
@@ -170,29 +172,106 @@ START_TEST(test_log_kept_behind_snapshot)
 }
 END_TEST
 
-static bool has_snapshot(void *ctx)
+/* It has just got its snapshot, and is cut off, while the log behind that is kept for it. */
+static void lost_behind_snapshot(struct group *g, struct node **ret_away, struct node **ret_leader)
 {
-	return replica_counts(((struct node *)ctx)->r)->snapshots_installed;
-}
-
-/* That has an end: who comes no nearer is one for another snapshot, or the log would grow for as long as it is away. */
-START_TEST(test_log_kept_while_it_comes_nearer)
-{
-	struct group *g = trimming_group(29, 0);
 	struct node *away = leave_behind(g), *l = elected(g);
-	uint64_t base;
 
 	isolate(g, away, false);
-	ck_assert(sim_run(g->sim, has_snapshot, away, sim_now_ns(g->sim) + 60000 * ms_ns));
+	while (!replica_counts(away->r)->snapshots_installed) {
+		for (int i = 0; i < 6; i++)
+			submit(elected(g));
+		run_for(g, 20 * ms_ns);
+	}
 	isolate(g, away, true);
-	base = wal_index(replica_log(l->r))->base_index;
-	submit_many(g, 3000);
-	ck_assert_uint_gt(wal_index(replica_log(l->r))->base_index, base + 2000);
+	ck_assert_uint_gt(lacks(g, away), 100);
+	run_for(g, 1000 * ms_ns);
+	*ret_away = away;
+	*ret_leader = l;
+}
+
+static bool has_log_for(const struct node *n, const struct node *away)
+{
+	return wal_index(replica_log(n->r))->base_index <= away->applied;
+}
+
+/* That has an end: who falls behind is one for another snapshot. */
+START_TEST(test_log_kept_while_it_comes_nearer)
+{
+	struct group *g = trimming_group(29, 512 << 10);
+	struct node *away, *l;
+
+	lost_behind_snapshot(g, &away, &l);
+	submit_many(g, 300);
+	ck_assert(has_log_for(l, away));
+	for (int i = 0; i < 2; i++)
+		submit_many(g, 1500);
+	ck_assert(!has_log_for(l, away));
+	ck_assert_ptr_eq(elected(g), l);
 	settle(g);
 	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 2);
 	group_free(g);
 }
 END_TEST
 
+/* Also if nothing is written any more, as in a store that is full. */
+START_TEST(test_log_not_kept_for_the_dead)
+{
+	struct group *g = trimming_group(30, 512 << 10);
+	struct node *away, *l;
+
+	lost_behind_snapshot(g, &away, &l);
+	submit_many(g, 500);
+	ck_assert(has_log_for(l, away));
+	run_for(g, 2 * PART_IDLE_MS * ms_ns);
+	ck_assert_ptr_eq(elected(g), l);
+	ck_assert(!has_log_for(l, away));
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* Nor for who is a member no more. */
+START_TEST(test_log_not_kept_for_the_removed)
+{
+	struct group *g = trimming_group(31, 512 << 10);
+	struct node *away, *l;
+
+	lost_behind_snapshot(g, &away, &l);
+	submit_many(g, 500);
+	ck_assert(has_log_for(l, away));
+	change(g, RAFT_REMOVE, away->id);
+	away->gone = true;
+	run_for(g, 2000 * ms_ns);
+	ck_assert_ptr_eq(elected(g), l);
+	ck_assert(!has_log_for(l, away));
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* A leader that is deposed keeps nothing, and may need a snapshot itself. */
+START_TEST(test_log_not_kept_by_the_deposed)
+{
+	struct group *g = trimming_group(32, 512 << 10);
+	struct node *away, *l;
+	uint64_t applied;
+
+	lost_behind_snapshot(g, &away, &l);
+	submit_many(g, 500);
+	ck_assert(has_log_for(l, away));
+	applied = away->applied;
+	isolate(g, away, false);
+	isolate(g, l, true);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_ptr_ne(elected(g), l);
+	submit_many(g, 1000);
+	settle(g);
+	ck_assert_uint_gt(wal_index(replica_log(l->r))->base_index, applied);
+	group_free(g);
+}
+END_TEST
+
 UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log,
-	test_laggard_is_needed, test_hand_over_to_laggard, test_log_kept_behind_snapshot, test_log_kept_while_it_comes_nearer)
+	test_laggard_is_needed, test_hand_over_to_laggard, test_log_kept_behind_snapshot, test_log_kept_while_it_comes_nearer, test_log_not_kept_for_the_dead,
+	test_log_not_kept_for_the_removed, test_log_not_kept_by_the_deposed)

@@ -121,6 +121,12 @@ START_TEST(test_hold)
 	ck_assert_int_eq(wal_hold(bed.wal, &holds[1], 2), 0);
 	bed_trim(&bed, 12);
 	ck_assert_uint_le(wal_first_index(bed.wal), 2);
+	/* Entries of 200,000 bytes, five of which fill a segment of a MiB. */
+	ck_assert_uint_eq(wal_bytes_from(bed.wal, 13), 0);
+	ck_assert_uint_ge(wal_bytes_from(bed.wal, 12), 200000);
+	ck_assert_uint_lt(wal_bytes_from(bed.wal, 12), 210000);
+	ck_assert_uint_ge(wal_bytes_from(bed.wal, 2), 11 * 200000);
+	ck_assert_uint_lt(wal_bytes_from(bed.wal, 2), 3 << 20);
 	wal_release(bed.wal, &holds[1]);
 	ck_assert_uint_gt(wal_first_index(bed.wal), 2);
 	ck_assert_uint_le(wal_first_index(bed.wal), 8);
