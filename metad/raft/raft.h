@@ -270,7 +270,7 @@ struct raft_peer {
 	uint64_t read_seq;
 	uint32_t inflight_at, inflight_count, inflight_bytes;
 	struct {
-		uint64_t last;
+		uint64_t before, last; /* entries before + 1 .. last */
 		uint32_t bytes;
 	} inflight[RAFT_INFLIGHT_MAX];
 };

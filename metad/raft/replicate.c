@@ -40,17 +40,21 @@ static void inflight_release(struct raft_peer *peer)
 	}
 }
 
-static void inflight_add(struct raft_peer *peer, uint64_t last, uint32_t bytes)
+static void inflight_add(struct raft_peer *peer, uint64_t before, uint64_t last, uint32_t bytes)
 {
 	uint32_t at = (peer->inflight_at + peer->inflight_count) % RAFT_INFLIGHT_MAX;
 
+	peer->inflight[at].before = before;
 	peer->inflight[at].last = last;
 	peer->inflight[at].bytes = bytes;
 	peer->inflight_bytes += bytes;
 	peer->inflight_count++;
 }
 
-/* Of what begins at `next` nothing is there: it will be sent again. */
+/*
+ * Of what begins at `next` nothing is there: it will be sent again. A message of which a part is there, as it had come with another, counts whole
+ * until that part is durable: how many bytes it has is not known. Would it not count, each such message would be one more than a window.
+ */
 static void inflight_forget(struct raft_peer *peer, uint64_t next)
 {
 	while (peer->inflight_count) {
@@ -58,6 +62,10 @@ static void inflight_forget(struct raft_peer *peer, uint64_t next)
 
 		if (peer->inflight[at].last < next)
 			return;
+		if (peer->inflight[at].before + 1 < next) {
+			peer->inflight[at].last = next - 1;
+			return;
+		}
 		peer->inflight_bytes -= peer->inflight[at].bytes;
 		peer->inflight_count--;
 	}
@@ -188,9 +196,9 @@ void raft__on_sent(struct raft_turn *t, const struct raft_event *e)
 	peer->filling = false;
 	if (e->index >= peer->next && peer->state == RAFT_PROBE) {
 		peer->paused = true;
-		inflight_add(peer, e->index, e->bytes);
+		inflight_add(peer, peer->next - 1, e->index, e->bytes);
 	} else if (e->index >= peer->next && peer->state == RAFT_REPLICATE) {
-		inflight_add(peer, e->index, e->bytes);
+		inflight_add(peer, peer->next - 1, e->index, e->bytes);
 		peer->next = e->index + 1;
 	}
 	replicate(t, peer);

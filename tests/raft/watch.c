@@ -149,7 +149,7 @@ static void note_vote(struct world *w, struct world_node *n)
 
 /*
  * A member whose disk hangs gets a window of entries, and no more, however many messages are lost on the way. Not counted is what was taken for
- * lost and arrives all the same, and the first part of a message whose last part was taken for lost.
+ * lost and arrives all the same; the first part of a message whose last part was taken for lost does count.
  */
 static void check_window(struct world *w, struct world_node *n, const struct raft_event *event, const struct raft_peer *peer)
 {
@@ -168,36 +168,17 @@ static void check_window(struct world *w, struct world_node *n, const struct raf
 		flow->surprise += before - flow->sent;
 	if (event->index > flow->sent)
 		flow->sent = event->index;
-	flow->messages[flow->at].before = before;
-	flow->messages[flow->at].last = event->index;
-	flow->at = (flow->at + 1) % WORLD_SENT;
 	from = peer->match > flow->low ? peer->match : flow->low;
 	if (event->index > from + SENT_BODIES + flow->surprise)
 		world__fail(w, "node %u sends %" PRIu64 " to %" PRIu64 ", which has made durable no more than %" PRIu64, world__id(w, n),
 			event->index, peer->id, from);
 }
 
-/* What is behind `last` is taken for lost. */
-static void cut_back(struct world_flow *flow, uint64_t last)
-{
-	uint64_t part = 0;
-
-	for (uint32_t i = 0; i < WORLD_SENT; i++) {
-		if (flow->messages[i].last <= last)
-			continue;
-		if (flow->messages[i].before < last && last - flow->messages[i].before > part)
-			part = last - flow->messages[i].before;
-		flow->messages[i].last = 0;
-	}
-	flow->surprise += part;
-	flow->sent = last;
-}
-
 static void hear_of_window(struct world_flow *flow, const struct raft_message *m, const struct raft_peer *peer)
 {
 	if (m->appended.reject) {
-		if (peer->next - 1 < flow->sent)
-			cut_back(flow, peer->next - 1);
+		if (peer->next - 1 < flow->sent) /* what is behind is taken for lost */
+			flow->sent = peer->next - 1;
 	} else if (!flow->begun) {
 		flow->low = flow->sent = m->appended.seen;
 		flow->begun = true;
@@ -221,11 +202,11 @@ static void watch_window(struct world *w, struct world_node *n, const struct raf
 		if (flow->state != peer->state && peer->state == RAFT_REPLICATE) {
 			if (flow->state == RAFT_SENDING_SNAPSHOT)
 				flow->surprise += peer->next - 1 - peer->match;
-			cut_back(flow, peer->next - 1);
+			flow->sent = peer->next - 1;
 		}
 		flow->state = peer->state;
 		if (peer->state == RAFT_PROBE && peer->filling && flow->sent >= peer->next) /* it is sent again */
-			cut_back(flow, peer->next - 1);
+			flow->sent = peer->next - 1;
 		if (peer->match >= flow->sent)
 			flow->surprise = 0;
 	}

@@ -46,8 +46,7 @@ enum {
 	WORLD_TERMS = 4096,
 	WORLD_FILLS = RAFT_MEMBERS_MAX,
 	WORLD_REPORTS = 8,
-	WORLD_KEPT = 32,
-	WORLD_SENT = 32
+	WORLD_KEPT = 32
 };
 #else
 enum {
@@ -100,10 +99,6 @@ struct world_flow {
 	bool begun;
 	enum raft_peer_state state;
 	uint64_t low, sent;
-	struct {
-		uint64_t before, last;
-	} messages[WORLD_SENT]; /* the latest of them */
-	uint32_t at;
 	uint64_t surprise; /* entries that the member has, or may have, and the leader does not count: they were in what it took for lost */
 };
 

@@ -163,6 +163,74 @@ START_TEST(test_disk_that_hangs_gets_no_more)
 }
 END_TEST
 
+static bool is_wanted(void)
+{
+	return sent(RAFT_APPEND, 2) && sent(RAFT_APPEND, 2)->append.fill;
+}
+
+static void filled(uint64_t last)
+{
+	struct raft_event event = {.type = RAFT_SENT, .peer = 2, .term = core.term, .index = last, .bytes = 1000};
+
+	step(&event);
+}
+
+static void rejected(uint64_t index, uint64_t hint)
+{
+	struct raft_message m = from(2, RAFT_APPENDED, core.term);
+
+	m.appended.reject = true;
+	m.appended.index = index;
+	m.appended.hint_index = hint;
+	m.appended.hint_term = core.term;
+	receive(&m);
+}
+
+static void seen(uint64_t index)
+{
+	struct raft_message m = from(2, RAFT_APPENDED, core.term);
+
+	m.appended.index = 2;
+	m.appended.seen = index;
+	receive(&m);
+}
+
+/* Of two messages the second comes first, again and again; what is sent again then begins like the first, and ends elsewhere. */
+START_TEST(test_disk_that_hangs_gets_no_more_in_parts)
+{
+	struct raft_event submit = {.type = RAFT_SUBMIT, .count = 100};
+	uint64_t there = 2;
+
+	founded(3);
+	lead();
+	appended(2, core.term, 2);
+	step(&submit);
+	while (there < 50) {
+		filled(there + 2);
+		if (!is_wanted())
+			break;
+		filled(there + 4);
+		rejected(there + 2, there);
+		filled(0); /* what was asked for before it goes nowhere */
+		ck_assert(is_wanted());
+		filled(there + 3);
+		seen(there + 2); /* of the first */
+		there += 2;
+	}
+	ck_assert_uint_eq(there, 8); /* 3 messages, and the one that fills the window */
+	appended(2, core.term, 4);
+	ck_assert(is_wanted());
+	filled(12);
+	ck_assert(!is_wanted());
+
+	/* It has lost all that was not durable: nothing of it counts. */
+	rejected(12, 4);
+	ck_assert(is_wanted());
+	ck_assert_uint_eq(sent(RAFT_APPEND, 2)->append.prev_index, 4);
+	ck_assert_uint_eq(core.peers[1].inflight_bytes, 0);
+}
+END_TEST
+
 /* Where a replica leads whose own log ends far behind what a quorum has: no single index must be reached first. */
 START_TEST(test_commits_go_on_under_steady_load)
 {
@@ -183,4 +251,5 @@ END_TEST
 UNIT_MAIN("raft_replicate", test_entries_of_older_terms_are_not_counted, test_acknowledged_is_what_is_durable,
 	test_own_tail_is_not_acknowledged, test_conflict_is_cut, test_what_is_committed_is_never_cut,
 	test_rejection_finds_the_end, test_answers_of_an_older_term_do_not_count, test_flow_is_bounded,
-	test_disk_that_hangs_gets_no_more, test_commits_go_on_under_steady_load)
+	test_disk_that_hangs_gets_no_more, test_disk_that_hangs_gets_no_more_in_parts,
+	test_commits_go_on_under_steady_load)
