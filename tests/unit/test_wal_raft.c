@@ -191,6 +191,13 @@ struct filling {
 	struct packet packet;
 };
 
+/* What is wanted has left the log: the core is told so first, or it would want the same again for ever. */
+static void cannot_fill(struct node *n, const struct raft_message *m)
+{
+	push(n, &(struct raft_event){.type = RAFT_COMPACTED}, NULL);
+	push(n, &(struct raft_event){.type = RAFT_SENT, .peer = m->to, .term = m->term}, NULL);
+}
+
 /* Bodies of prev_index + 1 .. last are in the packet. */
 static void fill_and_post(struct node *n, struct packet *p, uint64_t last)
 {
@@ -201,7 +208,7 @@ static void fill_and_post(struct node *n, struct packet *p, uint64_t last)
 	uint32_t count = 0;
 
 	if (prev < index->base_index || last > n->core.last_index) {
-		push(n, &sent, NULL);
+		cannot_fill(n, &p->m);
 		return;
 	}
 	for (uint64_t i = first; i <= last; i++) {
@@ -240,8 +247,7 @@ static void on_read(struct wal_read *read, int code)
 	}
 	f->n->w->disk_fills += last > f->packet.m.append.prev_index;
 	if (last == f->packet.m.append.prev_index)
-		push(f->n, &(struct raft_event){.type = RAFT_SENT, .peer = f->packet.m.to, .term = f->packet.m.term},
-			NULL);
+		cannot_fill(f->n, &f->packet.m);
 	else
 		fill_and_post(f->n, &f->packet, last);
 	wal_read_end(read);
@@ -259,10 +265,11 @@ static void fill(struct node *n, const struct raft_message *m)
 	f->read.to = prev + BODIES;
 	f->read.max_bytes = m->append.room_bytes;
 	f->read.done = on_read;
-	if (m->append.room_bytes && prev + 1 + CACHED <= n->core.last_index) {
+	/* What is not durable yet cannot be read, and is cached, however much it is. */
+	if (m->append.room_bytes && prev + 1 + CACHED <= n->core.last_index && prev < wal_durable_index(n->wal)) {
 		if (wal_read(n->wal, &f->read) == 0)
 			return;
-		push(n, &(struct raft_event){.type = RAFT_SENT, .peer = m->to, .term = m->term}, NULL);
+		cannot_fill(n, m);
 	} else {
 		while (m->append.room_bytes && last < n->core.last_index && last - prev < room &&
 			last - prev < BODIES && !(prev == 0 && last == 1)) {
