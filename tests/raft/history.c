@@ -428,6 +428,14 @@ static const struct raft_member *member_of(const struct raft_config *config, uin
 	return NULL;
 }
 
+enum { JOIN_KEPT = 3 }; /* entries behind what is applied */
+
+/* As a replica does: what a stream that is under way needs next is held, and behind a snapshot what the member lacks, until it is level. */
+static bool is_kept_for(const struct world_node *leader, const struct world_node *n)
+{
+	return n->fetch_busy || (n->log.base_index >= leader->log.base_index && n->log.base_index > 0 && n->applied + JOIN_KEPT < leader->applied);
+}
+
 /* A new member catches up though entries come all the time and what it needs is compacted away, and becomes a voter. */
 static void check_joins(struct world *w)
 {
@@ -450,9 +458,8 @@ static void check_joins(struct world *w)
 				return;
 			event.change = member ? RAFT_PROMOTE : RAFT_ADD_LEARNER;
 			world__step(w, leader, &event, NULL);
-			/* What a stream that is under way needs next is held. */
-			if (!n->fetch_busy)
-				compact_to(w, leader, 3);
+			if (!is_kept_for(leader, n))
+				compact_to(w, leader, JOIN_KEPT);
 		}
 		if (i % 2 == 0)
 			client_submits(w);
