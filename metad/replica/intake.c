@@ -8,9 +8,10 @@
 #include "common/kv/kv_backend.h"
 #include "metad/replica/body.h"
 
+/* Both are done in one go, and keep a processor from those who serve clients. */
 enum {
-	COMMIT_BYTES = 4 << 20,
-	CHECK_BYTES = 4 << 20, /* of rows, in one call */
+	COMMIT_BYTES = 512 << 10,
+	CHECK_BYTES = 512 << 10, /* of rows, in one call */
 };
 
 struct intake {

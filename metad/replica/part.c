@@ -54,10 +54,14 @@ bool part_pace_is_over(const struct part_pace *p, uint64_t now_ns)
 	return now_ns - p->begun_ns > PART_IDLE_MS * ms_ns + PART_SLOWNESS * due_ns;
 }
 
+enum { SHORT_BYTES = 64 << 10, OFTEN_PER_S = 256, SELDOM_PER_S = 8 };
+
 size_t part_pace_part_bytes(const struct part_pace *p)
 {
-	uint64_t bytes = p->bytes_per_s / 8;
+	uint64_t bytes = p->bytes_per_s / OFTEN_PER_S;
 
+	if (bytes < SHORT_BYTES)
+		bytes = p->bytes_per_s / SELDOM_PER_S < SHORT_BYTES ? p->bytes_per_s / SELDOM_PER_S : SHORT_BYTES;
 	return bytes < BACKUP_SECTION_BYTES ? bytes : BACKUP_SECTION_BYTES;
 }
 

@@ -50,7 +50,7 @@ void part_digest_fini(struct part_digest *d, uint8_t ret_digest[PART_DIGEST_BYTE
  * A stream has an end: it may take PART_SLOWNESS times as long as its bytes would at its rate, or at PART_BYTES_PER_S if that is less, and
  * PART_IDLE_MS: a high rate says what may be sent, not what the other one must take.
  */
-enum { PART_IDLE_MS = 30000, PART_SLOWNESS = 4, PART_BYTES_PER_S = 32 << 20, PART_BYTES_PER_S_LEAST = 64 << 10, PART_CREDIT_MS = 500 };
+enum { PART_IDLE_MS = 30000, PART_SLOWNESS = 4, PART_BYTES_PER_S = 16 << 20, PART_BYTES_PER_S_LEAST = 64 << 10, PART_CREDIT_MS = 50 };
 struct part_pace {
 	uint64_t bytes_per_s, begun_ns, bytes;
 	uint64_t next_ns; /* not before this time leaves the next part */
@@ -59,7 +59,10 @@ struct part_pace {
 void part_pace_init(struct part_pace *p, uint64_t bytes_per_s, uint64_t now_ns);
 void part_pace_sent(struct part_pace *p, size_t bytes, uint64_t now_ns);
 bool part_pace_is_over(const struct part_pace *p, uint64_t now_ns);
-/* So long a part should be at most, that asking for it again while it waits for its time is no use. */
+/*
+ * So long a part should be at most: while it is made, sent and taken, clients of both sides wait. Longer where so short ones would have to be
+ * asked for too often, shorter where one would be asked for again while it waits for its time.
+ */
 size_t part_pace_part_bytes(const struct part_pace *p);
 
 /* The descriptor of a snapshot (raft_message.snapshot.descriptor): its number, which no other has; zeros. */

@@ -81,7 +81,7 @@ struct replica_options {
 	uint64_t (*rows)(void *ctx, enum body_kind kind, struct slice data);
 	uint64_t keep_bytes;             /* of the log, at its end: stay when the table has them */
 	uint32_t cache_bytes;            /* of bodies that are durable and kept all the same */
-	/* At which a snapshot is given away; 0: 32 MiB; else PART_BYTES_PER_S_LEAST at least. Who is far behind gets entries at a quarter of it, or twice as fast as new ones come. */
+	/* At which a snapshot is given away; 0: 16 MiB; else PART_BYTES_PER_S_LEAST at least. Who is far behind gets entries at a quarter of it, or twice as fast as new ones come. */
 	uint64_t snapshot_bytes_per_s;
 	/* To message->to, with the bodies of prev_index + 1 .. last; borrowed for the call. May lose it. Never calls back. */
 	void (*send)(void *ctx, const struct raft_message *message, const struct replica_body *bodies, uint32_t count);

@@ -181,4 +181,20 @@ START_TEST(test_pace_has_an_end)
 }
 END_TEST
 
-UNIT_MAIN("replica", test_config_bytes, test_config_with_places, test_nonsense, test_cache, test_pace, test_pace_has_an_end)
+/* A part keeps both ends from their clients: it is short unless it would be asked for hundreds of times a second. */
+START_TEST(test_parts_are_short)
+{
+	static const struct {
+		uint64_t rate, bytes;
+	} cases[] = {{0, 64 << 10}, {PART_BYTES_PER_S_LEAST, 8 << 10}, {1 << 20, 64 << 10}, {32 << 20, 128 << 10}, {UINT64_C(100) << 30, BACKUP_SECTION_BYTES}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct part_pace p;
+
+		part_pace_init(&p, cases[i].rate, 0);
+		ck_assert_uint_eq(part_pace_part_bytes(&p), cases[i].bytes);
+	}
+}
+END_TEST
+
+UNIT_MAIN("replica", test_parts_are_short, test_config_bytes, test_config_with_places, test_nonsense, test_cache, test_pace, test_pace_has_an_end)
