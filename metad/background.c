@@ -4,7 +4,7 @@
  * its result; all rest while the table's memory is half full: what users ask for comes first. A command that finds no
  * room in the batches is forgotten, the plan names it again after its rest.
  *
- * Two timers: `rest` looks at all plans every PLAN_REST_MS, `soon` at once when one of them has more to do.
+ * Timers: `rest` looks at all plans every PLAN_REST_MS, `soon` of one of them when it has more to do.
  */
 #include "metad/core.h"
 
@@ -21,67 +21,55 @@ static bool at_work(const struct metad *md)
 	return md->ready && !md->stopping && !md->failed;
 }
 
-static void look_soon(struct metad *md)
+static void step_at(struct background_job *job, uint64_t at_ns)
 {
-	struct background *b = &md->background;
-
-	if (io_pending(&b->soon) || !at_work(md))
+	if (io_pending(&job->soon) || !at_work(job->md))
 		return;
-	io_prep_timer(&b->soon, io_now_ns(md->io), on_soon);
-	io_submit(md->io, &b->soon);
+	io_prep_timer(&job->soon, at_ns, on_soon);
+	io_submit(job->md->io, &job->soon);
 }
 
 static void on_command(struct metad *md, void *arg, int status, const struct state_result *res)
 {
 	struct background_job *job = arg;
+	uint64_t now_ns = io_now_ns(md->io), rest_ns = job->plan->rests * (now_ns - job->begun_ns);
 
 	CHECK(job->busy);
 	job->busy = false;
 	job->plan->done(job->plan, status, res);
-	look_soon(md);
+	step_at(job, now_ns + (rest_ns < PLAN_REST_MS * MS_NS ? rest_ns : PLAN_REST_MS * MS_NS));
 }
 
-/* True: there is more to look at now. */
-static bool job_step(struct metad *md, struct background_job *job)
+static void step(struct metad *md, struct background_job *job)
 {
 	struct plan_facts facts = {.state = &md->state, .now_ms = metad__now_ms(md)};
-	enum plan_next next = job->plan->step(job->plan, &facts, &md->cmd);
+	enum plan_next next;
+	struct err err = {0};
 
+	if (job->busy || !at_work(md) || kv_pressure(md->state.kv) >= PRESSURE_REST)
+		return;
+	next = job->plan->step(job->plan, &facts, &md->cmd);
 	if (next == PLAN_COMMAND) {
 		job->busy = true;
+		job->begun_ns = io_now_ns(md->io);
 		if (!metad__submit(md, on_command, job)) {
 			job->busy = false;
 			job->plan->done(job->plan, ERR_OVERLOADED, NULL);
 		}
 	}
-	return next == PLAN_GO_ON;
-}
-
-static void look(struct metad *md)
-{
-	struct background *b = &md->background;
-	struct err err = {0};
-	bool more = false;
-
-	if (!at_work(md) || kv_pressure(md->state.kv) >= PRESSURE_REST)
-		return;
-	for (uint32_t i = 0; i < b->job_count && !md->failed; i++) {
-		if (b->jobs[i].busy)
-			continue;
-		more = job_step(md, &b->jobs[i]) || more;
-		if (state_failure(&md->state, &err))
-			metad__fatal(md, err.code, err.text);
-	}
-	if (more)
-		look_soon(md);
+	if (state_failure(&md->state, &err))
+		metad__fatal(md, err.code, err.text);
+	else if (next == PLAN_GO_ON)
+		step_at(job, io_now_ns(md->io));
 }
 
 static void on_soon(struct io_op *op)
 {
-	struct metad *md = CONTAINER_OF(op, struct metad, background.soon);
+	struct background_job *job = CONTAINER_OF(op, struct background_job, soon);
 
-	look(md);
-	metad__maybe_stopped(md);
+	if (op->result == 0)
+		step(job->md, job);
+	metad__maybe_stopped(job->md);
 }
 
 static void on_rest(struct io_op *op)
@@ -92,7 +80,9 @@ static void on_rest(struct io_op *op)
 		metad__maybe_stopped(md);
 		return;
 	}
-	look(md);
+	for (uint32_t i = 0; i < md->background.job_count; i++)
+		if (!io_pending(&md->background.jobs[i].soon))
+			step(md, &md->background.jobs[i]);
 	metad__background_start(md);
 }
 
@@ -109,18 +99,21 @@ void metad__background_add(struct metad *md, struct plan *plan)
 	struct background *b = &md->background;
 
 	CHECK(b->job_count < METAD_PLANS);
+	b->jobs[b->job_count].md = md;
 	b->jobs[b->job_count++].plan = plan;
 }
 
 void metad__background_stop(struct metad *md)
 {
-	if (io_pending(&md->background.rest))
-		io_cancel(md->io, &md->background.rest);
-	if (io_pending(&md->background.soon))
-		io_cancel(md->io, &md->background.soon);
+	io_cancel(md->io, &md->background.rest);
+	for (uint32_t i = 0; i < md->background.job_count; i++)
+		io_cancel(md->io, &md->background.jobs[i].soon);
 }
 
 bool metad__background_idle(const struct metad *md)
 {
-	return !io_pending(&md->background.rest) && !io_pending(&md->background.soon);
+	for (uint32_t i = 0; i < md->background.job_count; i++)
+		if (io_pending(&md->background.jobs[i].soon))
+			return false;
+	return !io_pending(&md->background.rest);
 }

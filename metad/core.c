@@ -315,6 +315,7 @@ static struct metad *metad_new(struct io *io)
 	metad__scan_init(md);
 	metad__gc_init(md);
 	metad__sessions_init(md);
+	metad__sessions_start(md);
 	io_random(io, &seed, sizeof(seed));
 	rng_init(&md->rng, seed);
 	md->disks = mem_array(LIMIT_DISKS + 1, sizeof(*md->disks));

@@ -45,6 +45,7 @@ enum {
 	METAD_BACKUP_IDLE_MS = 30 * 1000,  /* a backup that nobody asks for ends, and with it what it keeps from being reused */
 	METAD_SCAN_REFRESH_MS = 15 * 1000, /* for /metrics: a million blocks take half a second */
 	METAD_CHECK_SESSIONS_MS = 1000,
+	METAD_COUNT_ROWS = 4096, /* for those who ask how much is waiting */
 	METAD_NAMED_MS = 15 * 1000, /* who has a file open has named it by then: clients do so every 10 s */
 	METAD_PLANS = 8,
 	/*
@@ -171,14 +172,17 @@ struct block_scan {
 /* ---- background: the plans of metad/plan ---- */
 
 struct background_job {
+	struct metad *md;
 	struct plan *plan;
 	bool busy; /* a command of it is under way */
+	uint64_t begun_ns;
+	struct io_op soon; /* its next step, if that does not wait for `rest` */
 };
 
 struct background {
 	struct background_job jobs[METAD_PLANS];
 	uint32_t job_count;
-	struct io_op rest, soon;
+	struct io_op rest;
 };
 
 /* ---- garbage ---- */
@@ -216,11 +220,9 @@ struct sessions {
 	uint64_t held_from_ms;
 	uint64_t expired, lost, forged, out_of_window;
 	uint64_t checked_ns;
-	uint64_t orphan_count; /* of the last pass */
-	uint64_t pass_count;
-	uint64_t pass_ms, pass_inode; /* orphan behind which the next pass goes on */
+	uint64_t pass_ms, pass_inode; /* orphan at which the pass over them goes on */
 	uint64_t hurry_ms;            /* orphans that old wait only METAD_NAMED_MS */
-	bool releasing;               /* a command is under way */
+	struct plan release;          /* lets go of unlinked files that nobody has open */
 };
 
 /* ---- the backup being made ---- */
@@ -463,9 +465,10 @@ void metad__conn_closed(void *ctx, uint64_t conn_id);
 
 /* session.c */
 void metad__sessions_init(struct metad *md);
+void metad__sessions_start(struct metad *md); /* once; adds a plan */
 void metad__sessions_fini(struct metad *md);
 void metad__sessions_forget(struct metad *md);
-/* Ends sessions that fell silent, lets go of unlinked files that nobody has open. */
+/* Ends sessions that fell silent. */
 void metad__check_sessions(struct metad *md);
 void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_status);
 /* False: the request was refused. */
@@ -572,6 +575,8 @@ void metad__gc_init(struct metad *md);
 void metad__gc_forget(struct metad *md);
 void metad__gc_fini(struct metad *md);
 bool metad__drops_due(const struct metad *md, uint32_t disk); /* there may be orders for it */
+/* Rows of the table; at most METAD_COUNT_ROWS are counted. */
+uint64_t metad__count_rows(const struct metad *md, enum state_table table);
 
 /*
  * Memory for the repeated parts of one reply: a reply is serialised before rpc_reply returns, so all handlers share it.

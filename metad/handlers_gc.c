@@ -20,7 +20,7 @@
 
 _Static_assert((int)METAD_SCAN_ROWS > (int)INVENTORY_RANGE_BLOCKS, "a turn has time for a range");
 
-enum { MODE_DIGESTS = 1, MODE_COPIES = 2, MODE_MISSING = 3, COUNT_ROWS = 4096, LOOK_AGAIN_MS = 30 * 1000 };
+enum { MODE_DIGESTS = 1, MODE_COPIES = 2, MODE_MISSING = 3, LOOK_AGAIN_MS = 30 * 1000 };
 
 _Static_assert((int)LIMIT_DROPS <= (int)STATE_COPIES, "one exchange is one command");
 
@@ -466,7 +466,7 @@ void metad__inventory(void *ctx, struct rpc_req *req)
 
 /* ---- craton gc ---- */
 
-static uint64_t count_table(struct metad *md, enum state_table table, bool *more)
+uint64_t metad__count_rows(const struct metad *md, enum state_table table)
 {
 	struct kv_scan scan;
 	struct state_key key;
@@ -474,10 +474,17 @@ static uint64_t count_table(struct metad *md, enum state_table table, bool *more
 
 	state_key_table(&key, table);
 	for (kv_seek(md->state.kv, &scan, state_key_slice(&key));
-		kv_scan_valid(&scan) && scan.key.data[0] == (uint8_t)table && n < COUNT_ROWS; kv_scan_next(&scan))
+		kv_scan_valid(&scan) && scan.key.data[0] == (uint8_t)table && n < METAD_COUNT_ROWS; kv_scan_next(&scan))
 		n++;
-	*more = *more || n == COUNT_ROWS;
 	kv_scan_end(&scan);
+	return n;
+}
+
+static uint64_t count_table(const struct metad *md, enum state_table table, bool *more)
+{
+	uint64_t n = metad__count_rows(md, table);
+
+	*more = *more || n == METAD_COUNT_ROWS;
 	return n;
 }
 

@@ -7,6 +7,8 @@
  * let go of an orphan. A new leader knows nothing, so it gives everybody LIMIT_SESSION_MS from its start. Clients
  * renew six times in that time and name all that they have open, so whatever a live client reads is named to the new
  * leader before it lets go of anything.
+ *
+ * Letting go is a plan like those of metad/plan, but for what it knows: whom the leader has heard.
  */
 #include "metad/core.h"
 
@@ -18,7 +20,6 @@ struct heard {
 	bool ending; /* a command is under way */
 };
 
-enum { PASS_ORPHANS = 4096 };
 static const uint64_t MS_NS = 1000 * 1000;
 
 void metad__sessions_init(struct metad *md)
@@ -46,7 +47,7 @@ void metad__sessions_forget(struct metad *md)
 	metad__sessions_fini(md);
 	metad__sessions_init(md);
 	md->sessions.held_from_ms = md->sessions.hurry_ms = 0;
-	md->sessions.pass_ms = md->sessions.pass_inode = md->sessions.pass_count = 0;
+	md->sessions.pass_ms = md->sessions.pass_inode = 0;
 }
 
 void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_status)
@@ -57,7 +58,7 @@ void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_s
 	ret_status->lost = md->sessions.lost;
 	ret_status->forged = md->sessions.forged;
 	ret_status->out_of_window = md->sessions.out_of_window;
-	ret_status->orphans = md->sessions.orphan_count;
+	ret_status->orphans = metad__count_rows(md, STATE_TABLE_ORPHAN);
 }
 
 static struct heard *heard_of(struct metad *md, uint64_t session)
@@ -266,12 +267,6 @@ static void check_silence(struct metad *md, uint64_t now_ns)
 	}
 }
 
-static void on_released(struct metad *md, void *arg, int status, const struct state_result *res)
-{
-	(void)arg, (void)status, (void)res;
-	md->sessions.releasing = false;
-}
-
 static bool is_held(const struct metad *md, uint64_t inode, uint64_t now_ms)
 {
 	return (uintptr_t)map_get(&md->sessions.held, inode) > now_ms ||
@@ -296,37 +291,48 @@ static uint64_t wait_ms(const struct metad *md, uint64_t time_ms)
 	return md->sessions.hurry_ms && time_ms <= md->sessions.hurry_ms ? METAD_NAMED_MS : LIMIT_SESSION_MS;
 }
 
-/* Oldest first, some of them; those that are held are passed over, so the next pass goes on behind the last one. */
-static void collect_orphans(struct metad *md, uint64_t now_ms)
+/*
+ * Oldest first: behind one that is too young all are. Those that are held are passed over, so the next step goes on behind the last one that was seen. Where
+ * many are held a step finds none, and the next one comes after a rest.
+ */
+static enum plan_next release_step(struct plan *plan, const struct plan_facts *facts, struct state_cmd *ret_cmd)
 {
+	struct metad *md = CONTAINER_OF(plan, struct metad, sessions.release);
 	struct sessions *ss = &md->sessions;
-	struct state_cmd_release *cmd = &md->cmd.release;
+	struct state_cmd_release *cmd = &ret_cmd->release;
+	uint64_t time_ms = 0, inode = 0, now_ms = facts->now_ms;
 	struct kv_scan scan;
 	struct state_key key;
-	uint64_t time_ms, inode;
 	uint32_t seen = 0;
+	bool ended = true;
 
+	if (io_now_ns(md->io) - md->started_ns < wait_ms(md, 0) * MS_NS)
+		return PLAN_REST;
 	cmd->count = 0;
 	state_key_pair(&key, STATE_TABLE_ORPHAN, ss->pass_ms, ss->pass_inode);
-	for (kv_seek(md->state.kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
-		if (!state_key_parse_pair(scan.key, STATE_TABLE_ORPHAN, &time_ms, &inode))
+	for (kv_seek(facts->state->kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+		if (!state_key_parse_pair(scan.key, STATE_TABLE_ORPHAN, &time_ms, &inode) || time_ms + wait_ms(md, time_ms) > now_ms)
 			break;
-		if (seen++ == PASS_ORPHANS || cmd->count == STATE_RELEASE_MAX) {
-			ss->pass_ms = time_ms;
-			ss->pass_inode = inode;
-			kv_scan_end(&scan);
-			return;
+		if (seen++ == PLAN_STEP_ROWS || cmd->count == STATE_RELEASE_MAX) {
+			ended = false;
+			break;
 		}
-		ss->pass_count++;
-		if (time_ms + wait_ms(md, time_ms) > now_ms || is_held(md, inode, now_ms))
+		if (is_held(md, inode, now_ms))
 			continue;
 		cmd->orphans[cmd->count].time_ms = time_ms;
 		cmd->orphans[cmd->count++].inode = inode;
 	}
 	kv_scan_end(&scan);
-	ss->pass_ms = ss->pass_inode = 0;
-	ss->orphan_count = ss->pass_count;
-	ss->pass_count = 0;
+	ss->pass_ms = ended ? 0 : time_ms;
+	ss->pass_inode = ended ? 0 : inode;
+	ret_cmd->type = STATE_CMD_RELEASE;
+	return cmd->count ? PLAN_COMMAND : PLAN_REST;
+}
+
+/* Those of a command that failed are found again by the next pass. */
+static void released(struct plan *plan, int status, const struct state_result *res)
+{
+	(void)plan, (void)status, (void)res;
 }
 
 void metad__check_sessions(struct metad *md)
@@ -338,11 +344,10 @@ void metad__check_sessions(struct metad *md)
 	md->sessions.checked_ns = now_ns;
 	check_silence(md, now_ns);
 	forget_held(md, metad__now_ms(md));
-	if (md->sessions.releasing || now_ns - md->started_ns < wait_ms(md, 0) * MS_NS)
-		return;
-	collect_orphans(md, metad__now_ms(md));
-	if (md->cmd.release.count == 0)
-		return;
-	md->cmd.type = STATE_CMD_RELEASE;
-	md->sessions.releasing = metad__submit(md, on_released, NULL);
+}
+
+void metad__sessions_start(struct metad *md)
+{
+	md->sessions.release = (struct plan){.name = "release", .rests = PLAN_GARBAGE_RESTS, .step = release_step, .done = released};
+	metad__background_add(md, &md->sessions.release);
 }
