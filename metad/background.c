@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * background: runs the plans on metad's loop, one bounded step of each a turn. A plan with a command under way waits for
- * its result; all rest while the table's memory is half full: what users ask for comes first. A command that finds no
- * room in the batches is forgotten, the plan names it again after its rest.
+ * its result. While the table's memory is half full what users ask for comes first: then plans have a step every PLAN_REST_MS, and
+ * none while it is nearly full. A command that finds no room in the batches, or is refused, is forgotten; the plan names it again after its rest.
  *
  * Timers: `rest` looks at all plans every PLAN_REST_MS, `soon` of one of them when it has more to do.
  */
@@ -10,7 +10,7 @@
 
 #include "common/base/check.h"
 
-enum { PRESSURE_REST = 50 };
+enum { PRESSURE_REST = 50, PRESSURE_FULL = 90 };
 
 static const uint64_t MS_NS = 1000 * 1000;
 
@@ -21,37 +21,40 @@ static bool at_work(const struct metad *md)
 	return md->ready && !md->stopping && !md->failed;
 }
 
-static void step_at(struct background_job *job, uint64_t at_ns)
+static void step_soon(struct background_job *job)
 {
-	if (io_pending(&job->soon) || !at_work(job->md))
+	struct metad *md = job->md;
+
+	if (io_pending(&job->soon) || !at_work(md))
 		return;
-	io_prep_timer(&job->soon, at_ns, on_soon);
-	io_submit(job->md->io, &job->soon);
+	io_prep_timer(&job->soon, io_now_ns(md->io), on_soon);
+	io_submit(md->io, &job->soon);
 }
 
 static void on_command(struct metad *md, void *arg, int status, const struct state_result *res)
 {
 	struct background_job *job = arg;
-	uint64_t now_ns = io_now_ns(md->io), rest_ns = job->plan->rests * (now_ns - job->begun_ns);
 
+	(void)md;
 	CHECK(job->busy);
 	job->busy = false;
 	job->plan->done(job->plan, status, res);
-	step_at(job, now_ns + (rest_ns < PLAN_REST_MS * MS_NS ? rest_ns : PLAN_REST_MS * MS_NS));
+	if (res)
+		step_soon(job);
 }
 
-static void step(struct metad *md, struct background_job *job)
+static void step(struct background_job *job, uint32_t most_pressure)
 {
+	struct metad *md = job->md;
 	struct plan_facts facts = {.state = &md->state, .now_ms = metad__now_ms(md)};
 	enum plan_next next;
 	struct err err = {0};
 
-	if (job->busy || !at_work(md) || kv_pressure(md->state.kv) >= PRESSURE_REST)
+	if (job->busy || !at_work(md) || kv_pressure(md->state.kv) >= most_pressure)
 		return;
 	next = job->plan->step(job->plan, &facts, &md->cmd);
 	if (next == PLAN_COMMAND) {
 		job->busy = true;
-		job->begun_ns = io_now_ns(md->io);
 		if (!metad__submit(md, on_command, job)) {
 			job->busy = false;
 			job->plan->done(job->plan, ERR_OVERLOADED, NULL);
@@ -60,7 +63,7 @@ static void step(struct metad *md, struct background_job *job)
 	if (state_failure(&md->state, &err))
 		metad__fatal(md, err.code, err.text);
 	else if (next == PLAN_GO_ON)
-		step_at(job, io_now_ns(md->io));
+		step_soon(job);
 }
 
 static void on_soon(struct io_op *op)
@@ -68,7 +71,7 @@ static void on_soon(struct io_op *op)
 	struct background_job *job = CONTAINER_OF(op, struct background_job, soon);
 
 	if (op->result == 0)
-		step(job->md, job);
+		step(job, PRESSURE_REST);
 	metad__maybe_stopped(job->md);
 }
 
@@ -82,7 +85,7 @@ static void on_rest(struct io_op *op)
 	}
 	for (uint32_t i = 0; i < md->background.job_count; i++)
 		if (!io_pending(&md->background.jobs[i].soon))
-			step(md, &md->background.jobs[i]);
+			step(&md->background.jobs[i], PRESSURE_FULL);
 	metad__background_start(md);
 }
 

@@ -175,7 +175,6 @@ struct background_job {
 	struct metad *md;
 	struct plan *plan;
 	bool busy; /* a command of it is under way */
-	uint64_t begun_ns;
 	struct io_op soon; /* its next step, if that does not wait for `rest` */
 };
 
@@ -220,7 +219,12 @@ struct sessions {
 	uint64_t held_from_ms;
 	uint64_t expired, lost, forged, out_of_window;
 	uint64_t checked_ns;
-	uint64_t pass_ms, pass_inode; /* orphan at which the pass over them goes on */
+	struct {
+		uint64_t ms, inode;    /* orphan at which it goes on */
+		uint64_t first_ms;     /* that of the first one which stayed: none is left before that */
+		bool has_first;        /* seen by this one; else it is of the one before */
+		uint64_t due_ns;       /* the next one */
+	} pass;                        /* over the orphans */
 	uint64_t hurry_ms;            /* orphans that old wait only METAD_NAMED_MS */
 	struct plan release;          /* lets go of unlinked files that nobody has open */
 };

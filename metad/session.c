@@ -12,6 +12,7 @@
  */
 #include "metad/core.h"
 
+#include <string.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
 
@@ -47,7 +48,7 @@ void metad__sessions_forget(struct metad *md)
 	metad__sessions_fini(md);
 	metad__sessions_init(md);
 	md->sessions.held_from_ms = md->sessions.hurry_ms = 0;
-	md->sessions.pass_ms = md->sessions.pass_inode = 0;
+	memset(&md->sessions.pass, 0, sizeof(md->sessions.pass));
 }
 
 void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_status)
@@ -292,47 +293,59 @@ static uint64_t wait_ms(const struct metad *md, uint64_t time_ms)
 }
 
 /*
- * Oldest first: behind one that is too young all are. Those that are held are passed over, so the next step goes on behind the last one that was seen. Where
- * many are held a step finds none, and the next one comes after a rest.
+ * Oldest first: behind one that is too young all are, and the pass ends. It passes over those that are held. The next one begins a second later, at the
+ * first that was held or too young: all that came before are gone, and none come there, as state time does not go back.
  */
 static enum plan_next release_step(struct plan *plan, const struct plan_facts *facts, struct state_cmd *ret_cmd)
 {
 	struct metad *md = CONTAINER_OF(plan, struct metad, sessions.release);
 	struct sessions *ss = &md->sessions;
 	struct state_cmd_release *cmd = &ret_cmd->release;
-	uint64_t time_ms = 0, inode = 0, now_ms = facts->now_ms;
+	uint64_t time_ms = 0, inode = 0, now_ms = facts->now_ms, now_ns = io_now_ns(md->io);
 	struct kv_scan scan;
 	struct state_key key;
 	uint32_t seen = 0;
-	bool ended = true;
+	bool more = false;
 
-	if (io_now_ns(md->io) - md->started_ns < wait_ms(md, 0) * MS_NS)
+	if (now_ns < ss->pass.due_ns || now_ns - md->started_ns < wait_ms(md, 0) * MS_NS)
 		return PLAN_REST;
 	cmd->count = 0;
-	state_key_pair(&key, STATE_TABLE_ORPHAN, ss->pass_ms, ss->pass_inode);
-	for (kv_seek(facts->state->kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
-		if (!state_key_parse_pair(scan.key, STATE_TABLE_ORPHAN, &time_ms, &inode) || time_ms + wait_ms(md, time_ms) > now_ms)
+	state_key_pair(&key, STATE_TABLE_ORPHAN, ss->pass.ms, ss->pass.inode);
+	kv_seek(facts->state->kv, &scan, state_key_slice(&key));
+	for (; kv_scan_valid(&scan) && state_key_parse_pair(scan.key, STATE_TABLE_ORPHAN, &time_ms, &inode); kv_scan_next(&scan)) {
+		bool is_young = time_ms + wait_ms(md, time_ms) > now_ms;
+
+		more = !is_young && (seen++ == PLAN_STEP_ROWS || cmd->count == STATE_RELEASE_MAX);
+		if (more)
 			break;
-		if (seen++ == PLAN_STEP_ROWS || cmd->count == STATE_RELEASE_MAX) {
-			ended = false;
-			break;
-		}
-		if (is_held(md, inode, now_ms))
+		if (!is_young && !is_held(md, inode, now_ms)) {
+			cmd->orphans[cmd->count].time_ms = time_ms;
+			cmd->orphans[cmd->count++].inode = inode;
 			continue;
-		cmd->orphans[cmd->count].time_ms = time_ms;
-		cmd->orphans[cmd->count++].inode = inode;
+		}
+		if (!ss->pass.has_first)
+			ss->pass.first_ms = time_ms;
+		ss->pass.has_first = true;
+		if (is_young)
+			break;
 	}
 	kv_scan_end(&scan);
-	ss->pass_ms = ended ? 0 : time_ms;
-	ss->pass_inode = ended ? 0 : inode;
+	ss->pass.ms = more ? time_ms : ss->pass.first_ms;
+	ss->pass.inode = more ? inode : 0;
+	if (!more) {
+		ss->pass.has_first = false;
+		ss->pass.due_ns = now_ns + METAD_CHECK_SESSIONS_MS * MS_NS;
+	}
 	ret_cmd->type = STATE_CMD_RELEASE;
-	return cmd->count ? PLAN_COMMAND : PLAN_REST;
+	return cmd->count ? PLAN_COMMAND : more ? PLAN_GO_ON : PLAN_REST;
 }
 
-/* Those of a command that failed are found again by the next pass. */
 static void released(struct plan *plan, int status, const struct state_result *res)
 {
-	(void)plan, (void)status, (void)res;
+	struct metad *md = CONTAINER_OF(plan, struct metad, sessions.release);
+
+	if (status || !res)
+		memset(&md->sessions.pass, 0, sizeof(md->sessions.pass)); /* from the oldest one on */
 }
 
 void metad__check_sessions(struct metad *md)
@@ -348,6 +361,6 @@ void metad__check_sessions(struct metad *md)
 
 void metad__sessions_start(struct metad *md)
 {
-	md->sessions.release = (struct plan){.name = "release", .rests = PLAN_GARBAGE_RESTS, .step = release_step, .done = released};
+	md->sessions.release = (struct plan){.name = "release", .step = release_step, .done = released};
 	metad__background_add(md, &md->sessions.release);
 }

@@ -67,7 +67,7 @@ static void done(struct plan *plan, int status, const struct state_result *res)
 
 void plan_gc_init(struct plan_gc *gc)
 {
-	*gc = (struct plan_gc){.plan = {.name = "gc", .rests = PLAN_GARBAGE_RESTS, .step = step, .done = done}};
+	*gc = (struct plan_gc){.plan = {.name = "gc", .step = step, .done = done}};
 }
 
 void plan_gc_hurry(struct plan_gc *gc, uint64_t now_ms)

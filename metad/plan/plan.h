@@ -8,7 +8,6 @@
  *     step --PLAN_COMMAND--> logged, applied --> done --> step ...      at most one command of a plan is under way
  *       \--PLAN_GO_ON: more to look at, next turn
  *       \--PLAN_REST: nothing to do now; asked again PLAN_REST_MS later
- * After `done` the next step comes at once, or after a rest that is measured by the command's time (struct plan).
  *
  * A step reads at most PLAN_STEP_ROWS rows: requests go on in between.
  */
@@ -19,7 +18,7 @@
 #include <stdint.h>
 #include "metad/state/state.h"
 
-enum { PLAN_REST_MS = 250, PLAN_STEP_ROWS = 1024, PLAN_GARBAGE_RESTS = 3 };
+enum { PLAN_REST_MS = 250, PLAN_STEP_ROWS = 1024 };
 
 /* What a plan may know. It changes nothing of it. */
 struct plan_facts {
@@ -31,8 +30,6 @@ enum plan_next { PLAN_REST, PLAN_GO_ON, PLAN_COMMAND };
 
 struct plan {
 	const char *name; /* in the log */
-	/* After a command it rests so many times as long as that took, PLAN_REST_MS at most: what users ask for comes first. */
-	uint32_t rests;
 	/* PLAN_COMMAND: *ret_cmd is set; slices in it stay valid until `done`. */
 	enum plan_next (*step)(struct plan *plan, const struct plan_facts *facts, struct state_cmd *ret_cmd);
 	/* The command was applied (`res`), or never will be (NULL): `status` says why. Decides nothing; `step` comes next. */
