@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,12 +48,63 @@ static void catch_interrupts(void)
 			sigaction(signals[i], &action, NULL);
 }
 
+/* Our output, if it is this file, whatever else it is called (/proc/PID/fd/1 of a shell): replaced, it would be lost with all that is in it. */
+static int open_output(const char *local)
+{
+	struct stat there, output;
+
+	if (stat(local, &there) < 0 || !S_ISREG(there.st_mode))
+		return -1;
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fstat(fd, &output) == 0 && output.st_dev == there.st_dev && output.st_ino == there.st_ino)
+			return fd;
+	return -1;
+}
+
+/*
+ * The descriptor of ours that a name such as /dev/stdout stands for; -1: of none. To open the name would be another one, which begins at
+ * the start of the file and not where the descriptor stands.
+ */
+static int own_descriptor(const char *local)
+{
+	static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+	char *end;
+
+	if (!strcmp(local, "/dev/stdout"))
+		return STDOUT_FILENO;
+	if (!strcmp(local, "/dev/stderr"))
+		return STDERR_FILENO;
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		const char *number = local + strlen(folders[i]);
+		unsigned long fd;
+
+		if (strncmp(local, folders[i], strlen(folders[i])) || *number < '0' || *number > '9')
+			continue;
+		fd = strtoul(number, &end, 10);
+		if (*end == '\0' && fd <= INT_MAX)
+			return (int)fd;
+	}
+	return open_output(local);
+}
+
+/* Of what we were started with: what is open here besides, such as connections, is closed on exec, and no place for a file. */
+static int open_inherited(int fd)
+{
+	int flags = fcntl(fd, F_GETFD);
+
+	if (flags >= 0 && (flags & FD_CLOEXEC)) {
+		errno = EBADF;
+		return -1;
+	}
+	return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
 /* To what is no regular file (a device, a pipe): as it comes. To rename a file over /dev/null would be the end of it. */
 static int get_into_special(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct transfer_totals *totals)
 {
 	struct progress p;
-	int exit_code;
-	int fd = open(local, O_WRONLY | O_CLOEXEC);
+	int exit_code, own = own_descriptor(local);
+	int fd = own >= 0 ? open_inherited(own) : open(local, O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return cli_fail(cli, "cannot open %s: %s", local, strerror(errno));
@@ -66,14 +118,12 @@ static int get_into_special(struct cli *cli, const char *path, const char *local
 	return exit_code;
 }
 
-/* Devices, pipes, and what names an open file, such as /dev/stdout. */
+/* Devices and pipes, and what is open here already. */
 static bool is_special(const char *local)
 {
 	struct stat there;
 
-	if (stat(local, &there) < 0)
-		return false;
-	return !strncmp(local, "/dev/", 5) || !strncmp(local, "/proc/", 6) || (!S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode));
+	return own_descriptor(local) >= 0 || (stat(local, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode));
 }
 
 /* Into a temporary file beside the destination, renamed when whole: a failed get leaves no half file. */
@@ -284,6 +334,7 @@ const struct cli_command cmd_get = {
 	.args = "PATH... DEST",
 	.summary = "copy files of the store to local files",
 	.details = "DEST - is standard output. A local file appears under its name when all of it was read and checked.\n"
+	           "Devices, pipes and open files (/dev/stdout, /dev/fd/N) are written as the bytes come, where they stand.\n"
 	           "Symbolic links are not followed: with -r they are copied as links, else naming one is an error.\n"
 	           "What cannot be copied is named, and the rest is copied all the same; the exit status is then 1. If the store does not\n"
 	           "answer, or there is no room left here, the rest is not tried.\n"

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from localstore import LocalStore, sha256_file, write_random
@@ -273,6 +274,23 @@ def pipes(store, rng):
     put = subprocess.run([craton_program(), "put", "-", "/piped"], input=data, env=store.env, check=False)
     check(put.returncode == 0, "put from standard input")
     check(store.run("get", "/piped", "-") == data, "get to standard output")
+    # What names an open file is written where it stands; a file that has a name of its own is replaced, wherever it lies.
+    with open(store.path("appended"), "w+b") as out:
+        out.write(b"before ")
+        out.flush()
+        for name in ("/dev/stdout", "/dev/fd/1", "/dev//stdout", f"/proc/{os.getpid()}/fd/{out.fileno()}"):
+            store.run("get", "/piped", name, stdout=out)
+        out.seek(0)
+        check(out.read() == b"before " + 4 * data, "get behind what was written to standard output")
+    for fd in [*range(3, 20), 77]: # some of them are those of its own connections
+        check(b"Bad file descriptor" in store.craton("get", "/piped", f"/dev/fd/{fd}", check=False).stderr, f"get to descriptor {fd}, which is not open")
+    with tempfile.TemporaryDirectory(prefix="craton-test-", dir="/dev/shm") as folder:
+        out = os.path.join(folder, "out")
+        with open(out, "wb") as f:
+            f.write(data + b"and more")
+        store.run("get", "/piped", out)
+        with open(out, "rb") as f:
+            check(f.read() == data, "a get over a longer file in /dev/shm")
 
 
 def benchmarks(store):
