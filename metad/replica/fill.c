@@ -132,6 +132,12 @@ static bool has_time(const struct replica *r, const struct fill *fill)
 	return replica__keeps(r, fill->message.to) || (prev > r->core.base_index && prev - r->core.base_index > r->core.last_index - prev);
 }
 
+/* Of what it gets, so much makes up for the log's growth; of a single entry that entry. */
+static uint32_t half(uint32_t count)
+{
+	return (count + 1) / 2;
+}
+
 static void note_given(struct replica *r, struct fill *fill, uint32_t count, uint32_t bytes)
 {
 	uint64_t grown;
@@ -143,16 +149,20 @@ static void note_given(struct replica *r, struct fill *fill, uint32_t count, uin
 		grown = REPLICA_BODIES_MAX;
 	fill->given.count = count;
 	fill->given.bytes = bytes;
-	fill->given.log_end = r->core.last_index - (grown > count / 2 ? grown - count / 2 : 0);
+	fill->given.log_end = r->core.last_index - (grown > half(count) ? grown - half(count) : 0);
 	fill->given.next_ns = io_now_ns(r->io) + bytes * 1000000000ull / catch_up_rate(r);
 }
 
-/* The others that are there do not suffice to commit without it; each of them is looked at anew once in a while, and has said nothing then for a moment. */
+/*
+ * The others that are there do not suffice to commit without it, or do not commit, as one whose disk hangs: it answers, and has all that is committed.
+ * Each of them is looked at anew once in a while, and has said nothing then for a moment.
+ */
 static bool is_needed(const struct replica *r, struct fill *fill)
 {
 	const struct raft_core *core = &r->core;
 	uint64_t to = fill->message.to, now = io_now_ns(r->io);
 	uint32_t voters = 0, level = 0;
+	bool votes = false;
 
 	for (uint32_t i = 0; i < core->config.count; i++) {
 		const struct raft_peer *peer = &core->peers[i];
@@ -160,12 +170,14 @@ static bool is_needed(const struct replica *r, struct fill *fill)
 		if (!core->config.members[i].voter)
 			continue;
 		voters++;
+		votes |= peer->id == to;
 		if (peer->id != to)
 			level += peer->id == core->options.id || (peer->active && peer->match >= core->commit);
 	}
-	if (level >= voters / 2 + 1)
+	if (level >= voters / 2 + 1 && (core->commit == core->last_index || core->commit != fill->commit))
 		fill->not_needed_ns = now;
-	return core->transfer_to == to || now - fill->not_needed_ns > 2000000ull * r->options.raft.heartbeat_ms;
+	fill->commit = core->commit;
+	return core->transfer_to == to || (votes && now - fill->not_needed_ns > 2000000ull * r->options.raft.heartbeat_ms);
 }
 
 static void fill_is_due(struct io_op *op)
@@ -178,7 +190,7 @@ static bool must_wait(struct replica *r, struct fill *fill)
 	const struct raft_message *m = &fill->message;
 
 	if (!m->append.room_bytes || !stands(r, m) || !is_far_behind(r, fill) || !has_time(r, fill) || is_needed(r, fill) ||
-		io_now_ns(r->io) >= fill->given.next_ns || r->core.last_index - fill->given.log_end >= fill->given.count / 2)
+		io_now_ns(r->io) >= fill->given.next_ns || r->core.last_index - fill->given.log_end >= half(fill->given.count))
 		return false;
 	SOMETIMES(replica_catch_up_waits);
 	if (!io_pending(&fill->due)) {

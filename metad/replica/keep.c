@@ -5,9 +5,10 @@
  *
  *     offer opens: held from Y + 1 --installed--> held from the member's match + 1 --within half of keep_bytes, or an end of these--> as for all
  *
- * A log must not fill the disk for a member that never comes: it is held no more when that lacks twice the bytes that it lacked when it had its snapshot,
- * when nothing came of it for PART_IDLE_MS (who is dead says nothing, and a full store takes no entries by which it would fall back), or when
- * KEEP_SEGMENTS_MOST would be held. It gets another snapshot then, if it must; so it does after a change of leaders, who know nothing of each other's keeps.
+ * A log must not fill the disk for a member that never comes. Whose snapshots all fail has the log behind the last two that it took. It is held no
+ * more when the member lacks twice the bytes that it lacked when it had its snapshot, when nothing came of it for PART_IDLE_MS (who is dead says nothing,
+ * and a full store takes no entries by which it would fall back), or when KEEP_SEGMENTS_MOST would be held. It gets another snapshot then, if it must; so it
+ * does after a change of leaders, who know nothing of each other's keeps.
  */
 #include "metad/replica/replica_private.h"
 
@@ -103,10 +104,17 @@ int replica__keep_begin(struct replica *r, uint64_t peer, uint64_t from)
 
 	replica__keep_look(r); /* no more than there are members */
 	k = keep_of(r, peer);
-	if (k) { /* what it had begun to take may be what it installs */
+	if (k) {
+		uint64_t base = wal_index(r->wal)->base_index, begun = k->taken ? k->offered : k->hold.from;
+
+		if (from <= base)
+			return ERR_NOENT;
+		/* What it had begun to take last may be what it installs, however many it was offered since, and none before that. */
+		k->hold.from = begun < from && begun > base ? begun : from;
+		k->offered = from;
+		k->taken = false;
 		k->lacked = 0;
-		k->hold.from = from < k->hold.from && from > r->core.base_index ? from : k->hold.from;
-		return from > r->core.base_index ? 0 : ERR_NOENT;
+		return 0;
 	}
 	k = keep_of(r, 0);
 	CHECK(k);
@@ -114,9 +122,18 @@ int replica__keep_begin(struct replica *r, uint64_t peer, uint64_t from)
 	if (rc)
 		return rc;
 	k->peer = peer;
+	k->offered = from;
 	k->term = r->core.term;
 	k->moved_ns = io_now_ns(r->io);
 	return 0;
+}
+
+void replica__keep_taken(struct replica *r, uint64_t peer)
+{
+	struct keep *k = keep_of(r, peer);
+
+	if (k)
+		k->taken = true;
 }
 
 bool replica__keeps(const struct replica *r, uint64_t peer)

@@ -200,6 +200,7 @@ void replica_receive_ask(struct replica *r, uint64_t from, const struct replica_
 		o->refused = *ask;
 		return;
 	}
+	replica__keep_taken(r, from);
 	/* Whoever asks for the next one has this one. */
 	o->advance = ask->number == o->part.number + 1;
 	o->asked = true;

@@ -36,7 +36,8 @@ struct fill {
 		uint32_t count, bytes;
 		uint64_t log_end, next_ns;
 	} given;
-	uint64_t not_needed_ns; /* when others sufficed to commit */
+	uint64_t not_needed_ns; /* when others sufficed to commit, and did, or had nothing to */
+	uint64_t commit;        /* at the last look */
 	struct io_op due;       /* a timer, of who is far behind */
 };
 
@@ -45,6 +46,8 @@ struct keep {
 	uint64_t peer; /* 0: none */
 	uint64_t term; /* the leadership that it is of */
 	uint64_t lacked; /* bytes of the log, when it was seen to have the snapshot, and some; 0: it was not yet */
+	uint64_t offered; /* from where it is held for the last snapshot that it was offered */
+	bool taken;       /* a part of that was asked for */
 	uint64_t match, moved_ns; /* how far it is; when it was last offered something, or came on */
 	struct wal_hold hold;
 };
@@ -156,6 +159,7 @@ const struct raft_peer *replica__peer(const struct replica *r, uint64_t id);
 
 /* keep.c: leader. From entry `from` on the log stays for this member, until it has installed a snapshot and come near; ERR_NOENT as wal_hold. */
 int replica__keep_begin(struct replica *r, uint64_t peer, uint64_t from);
+void replica__keep_taken(struct replica *r, uint64_t peer); /* it asked for a part of what it was offered last */
 bool replica__keeps(const struct replica *r, uint64_t peer);
 void replica__keep_look(struct replica *r); /* at a tick */
 void replica__keep_close(struct replica *r);

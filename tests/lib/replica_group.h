@@ -65,6 +65,7 @@ struct group {
 	void (*lie)(struct group *g, struct raft_message *m);       /* likewise */
 	void (*adjust)(struct node *n, struct replica_options *o);  /* NULL, or before an open */
 	uint64_t tampered;
+	struct io *slow; /* a tamper's */
 	uint32_t rows; /* that apply of an entry is said to write; 0: nothing is said */
 	uint64_t read_counts[3]; /* served, refused, stopped */
 };
@@ -616,6 +617,15 @@ static inline struct node *leave_behind(struct group *g)
 	}
 	ck_assert(nobody_has_the_log_for(g, away));
 	return away;
+}
+
+/* A tamper: no part but the header comes as it was sent. */
+static inline void flip_a_bit(struct group *g, struct replica_part *part)
+{
+	if (part->code == 0 && part->number > 0) {
+		((uint8_t *)(uintptr_t)part->data.data)[rng_below(&g->rng, part->data.len)] ^= 1;
+		g->tampered++;
+	}
 }
 
 static inline struct group *trimming_group(uint64_t seed, uint64_t rate)

@@ -121,6 +121,26 @@ START_TEST(test_laggard_is_needed)
 }
 END_TEST
 
+/* Also if the other one answers, and has all that is committed, and its disk hangs. */
+START_TEST(test_laggard_is_needed_beside_a_hung_disk)
+{
+	struct group *g = group_new(33, 32 << 10);
+	struct node *away = far_behind(g), *l = elected(g);
+	uint64_t before = g->fate_counts[ACKNOWLEDGED];
+
+	ck_assert_uint_gt(lacks(g, away), 900);
+	for (uint32_t i = 0; i < g->count; i++)
+		if (&g->nodes[i] != l && &g->nodes[i] != away)
+			sim_disk_stall(g->nodes[i].host, 30000 * ms_ns);
+	submit(l);
+	run_for(g, 3000 * ms_ns);
+	ck_assert_uint_eq(g->fate_counts[ACKNOWLEDGED], before + 1);
+	ck_assert_uint_eq(lacks(g, away), 0);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
 /* No change is taken until it has all: that cannot wait. */
 START_TEST(test_hand_over_to_laggard)
 {
@@ -231,6 +251,65 @@ START_TEST(test_log_not_kept_for_the_dead)
 }
 END_TEST
 
+/* Nor, from its first snapshot on, for one that is there and never has one: what it gets behind the last one that it was offered is enough. */
+START_TEST(test_log_not_kept_for_who_fails)
+{
+	struct group *g = trimming_group(35, 512 << 10);
+	struct node *away = leave_behind(g), *l = elected(g);
+	uint64_t kept_most = 0;
+
+	g->tamper = flip_a_bit;
+	isolate(g, away, false);
+	for (int i = 0; i < 60; i++) {
+		uint64_t kept;
+
+		submit_many(g, 200);
+		run_for(g, 1000 * ms_ns);
+		kept = g->agreed_last - wal_index(replica_log(l->r))->base_index;
+		kept_most = kept > kept_most ? kept : kept_most;
+	}
+	ck_assert_ptr_eq(elected(g), l);
+	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 0);
+	ck_assert_uint_gt(replica_counts(away->r)->snapshots_failed, 3);
+	ck_assert_uint_gt(g->tampered, 3);
+	ck_assert_uint_lt(kept_most, 6000); /* of 12,000 */
+	g->tamper = NULL;
+	settle(g);
+	ck_assert_uint_ge(replica_counts(away->r)->snapshots_installed, 1);
+	group_free(g);
+}
+END_TEST
+
+static void stall_at_the_end(struct group *g, struct replica_part *part)
+{
+	if (part->end && g->tampered++ == 0)
+		sim_disk_stall(g->slow, 150000 * ms_ns);
+}
+
+/* But what it has taken and still writes down is behind no other one that it is offered meanwhile and does not even look at. */
+START_TEST(test_log_kept_for_who_installs_slowly)
+{
+	struct group *g = trimming_group(36, 512 << 10);
+	struct node *away = leave_behind(g), *l = elected(g);
+
+	g->slow = away->host;
+	g->tamper = stall_at_the_end;
+	isolate(g, away, false);
+	for (int i = 0; i < 140; i++) {
+		submit_many(g, 20);
+		run_for(g, 1000 * ms_ns);
+	}
+	ck_assert_ptr_eq(elected(g), l);
+	ck_assert_uint_eq(g->tampered, 1);
+	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 0);
+	for (int i = 0; i < 600 && lacks(g, away) > 0; i++)
+		run_for(g, 1000 * ms_ns);
+	settle(g);
+	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 1);
+	group_free(g);
+}
+END_TEST
+
 /* Nor for who is a member no more. */
 START_TEST(test_log_not_kept_for_the_removed)
 {
@@ -273,5 +352,5 @@ START_TEST(test_log_not_kept_by_the_deposed)
 END_TEST
 
 UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log,
-	test_laggard_is_needed, test_hand_over_to_laggard, test_log_kept_behind_snapshot, test_log_kept_while_it_comes_nearer, test_log_not_kept_for_the_dead,
-	test_log_not_kept_for_the_removed, test_log_not_kept_by_the_deposed)
+	test_laggard_is_needed, test_laggard_is_needed_beside_a_hung_disk, test_hand_over_to_laggard, test_log_kept_behind_snapshot,
+	test_log_kept_while_it_comes_nearer, test_log_not_kept_for_the_dead, test_log_not_kept_for_who_fails, test_log_kept_for_who_installs_slowly, test_log_not_kept_for_the_removed, test_log_not_kept_by_the_deposed)
