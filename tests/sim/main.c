@@ -20,7 +20,7 @@
 #include "tests/sim/report.h"
 
 enum {
-	RUN_LIMIT_S = 300, /* of real time: a loop without end */
+	RUN_LIMIT_S = 300, /* of a core: a loop without end */
 	HEAP_BYTES = 256 << 20,
 	HUGE_PAGE_BYTES = 2 << 20,
 	GROUP_SEEDS = 5, /* with --groups, one in so many has one */
@@ -151,7 +151,7 @@ static void on_signal(int number)
 {
 	char line[128];
 	int n = snprintf(line, sizeof(line), "seed %llu: %s in ", (unsigned long long)current_seed,
-		number == SIGALRM ? "no end" : "crashed");
+		number == SIGPROF ? "no end" : "crashed");
 
 	if (write(STDOUT_FILENO, line, (size_t)n) >= 0)
 		(void)run_print_last(STDOUT_FILENO);
@@ -221,7 +221,7 @@ static void run_child(const struct settings *s, uint64_t seed, bool again, struc
 
 		if (again)
 			shift_addresses();
-		alarm(RUN_LIMIT_S);
+		run_limit_cpu(RUN_LIMIT_S);
 		run_one(s, seed, NULL, NULL, &r);
 		fflush(stdout);
 		_exit(write(fds[1], &r, sizeof(r)) == sizeof(r) ? 0 : 1);
@@ -421,7 +421,7 @@ int main(int argc, char **argv)
 	}
 	prepare_heap();
 	for (size_t i = 0; i < 4; i++)
-		signal((int[]){SIGABRT, SIGSEGV, SIGBUS, SIGALRM}[i], on_signal);
+		signal((int[]){SIGABRT, SIGSEGV, SIGBUS, SIGPROF}[i], on_signal);
 	rc = run(&s);
 	opt_fini(&parser);
 	return rc;

@@ -25,7 +25,7 @@ enum {
 	OPS_AFTER = 60,    /* of the clients, after the crash */
 	AGAIN_MAX = 6,     /* syncs after the first crash, at one of which the second comes; */
 	AGAIN_FIRST = 2,   /* from the first of a kind on at the 4th, 5th, 6th, 1st, ... */
-	COPY_LIMIT_S = 60, /* of real time */
+	COPY_LIMIT_S = 60, /* of a core */
 	COPIES_MAX = 16,   /* at once; as a rule one for each processor */
 	TELL_S = 10,       /* how often it is told how far it is */
 	FAILED_MAX = 8,    /* then it is clear enough */
@@ -152,7 +152,7 @@ static bool copy(struct points *p, struct sync_kind *kind)
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		p->is_copy = true;
-		alarm(COPY_LIMIT_S);
+		run_limit_cpu(COPY_LIMIT_S);
 		return true;
 	}
 	kind->tried++;

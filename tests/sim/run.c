@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 #include "common/base/check.h"
 #include "common/base/mem.h"
@@ -548,6 +549,11 @@ static void hear_sync(void *ctx, unsigned node, enum sim_sync kind, const char *
 
 	if (r->cluster && !r->looking)
 		r->o->synced(r->o->ctx, r->cluster, node, kind, path);
+}
+
+void run_limit_cpu(unsigned seconds)
+{
+	CHECK(setitimer(ITIMER_PROF, &(struct itimerval){.it_value.tv_sec = seconds}, NULL) == 0);
 }
 
 bool run_print_last(int fd)

@@ -82,6 +82,8 @@ void run_stopped(void *ctx);
 void run_all_stopped(void *ctx);
 /* The run at hand ends its workload after so many more operations, and looks at everything after the restart only. */
 void run_only_more(uint64_t ops);
+/* SIGPROF ends this process when it has taken so much time of a core: one that is stopped, or whose machine is, has not run on. */
+void run_limit_cpu(unsigned seconds);
 /* In a signal handler: what the run at hand did last. False: there is none. */
 bool run_print_last(int fd);
 
