@@ -153,15 +153,36 @@ class LocalStore:
         """Starts a server with another program of the build tree in the place of craton-chunkd."""
         if self.pid(name):
             self.kill9(name)
+        before = wait_until(self.registrations, "the store to answer")
         done = subprocess.run([self.beside(program, "craton-chunkd"), "local", "start", self.store, name], env={**self.env, **(env or {})},
                               capture_output=True, check=False, timeout=60)
         if done.returncode:
             raise Failure(f"{program} does not start: {done.stderr.decode(errors='replace')}")
+        self.wait_registered([name], before)
 
-    def start(self, *names):
-        for name in names:
+    def start(self, *names, up=None):
+        """Starts daemons, metads first, and waits until those that serve chunks do, and `up` chunk servers (all, if not given) are up."""
+        servers = [name for name in names if name in self.chunkds()]
+        for name in set(names) - set(servers):
             self.start_one(name)
-        self.wait_up()
+        before = wait_until(self.registrations, "the store to answer") if servers else {}
+        for name in servers:
+            self.start_one(name)
+        self.wait_registered(servers, before)
+        self.wait_up(up)
+
+    def registrations(self):
+        """{server: {(disk, generation)}} of the disks that have registered; nothing of a store that does not answer."""
+        done = self.craton("status", "--json", check=False)
+        if done.returncode not in (0, 3, 4):
+            return {}
+        status = json.loads(done.stdout)
+        return {s["name"]: {(d["disk"], d["generation"]) for d in status["disks"] if d["server"] == s["server"]} for s in status["servers"]}
+
+    def wait_registered(self, names, before):
+        """A server that was away for a moment has been up all the time, for all that metad knows: it serves once its disks are registered again."""
+        for name in names:
+            wait_until(lambda name=name: self.registrations().get(name, set()) - before.get(name, set()), f"{name} to register")
 
     def up_servers(self):
         done = self.craton("status", "--json", check=False)
