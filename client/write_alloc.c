@@ -63,7 +63,7 @@ static void allocate_failed(struct write_stream *s, int status, const Craton__Al
 		return;
 	if (status == ERR_NO_PLACEMENT)
 		write_fail(s, status,
-			"write %s: no room for a block of %s: %u more failure domains with free space are needed: see `craton status`",
+			"write %s: no room for a block of %s: %u more failure domains with an up disk and room are needed: see `craton status`",
 			s->path, s->policy->name, reply && reply->missing_domains ? reply->missing_domains : 1);
 	else
 		write_fail(s, session_explain(&s->client->session, &err, status, "write", s->path), "%s", err.text);

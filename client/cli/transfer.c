@@ -19,7 +19,7 @@ int transfer_end(const struct cli *cli, const struct transfer_totals *t)
 		       (unsigned long long)t->failed, stopped ? "true" : "false");
 	else if (stopped)
 		cli_fail(cli, "%llu not copied, %llu copied; the rest was not tried: %s, then give the same command again, which copies all anew",
-		         (unsigned long long)t->failed, (unsigned long long)t->files, cli->away ? "see `craton status`" : "make room");
+		         (unsigned long long)t->failed, (unsigned long long)t->files, cli->away ? "see `craton status`" : "make room here or in the store (`craton status`)");
 	else if (t->failed && t->failed + t->files > 1)
 		cli_fail(cli, "%llu not copied, %llu copied", (unsigned long long)t->failed, (unsigned long long)t->files);
 	return t->failed ? CLI_FAILED : CLI_OK;
