@@ -105,7 +105,7 @@ int replica__keep_begin(struct replica *r, uint64_t peer, uint64_t from)
 	replica__keep_look(r); /* no more than there are members */
 	k = keep_of(r, peer);
 	if (k) {
-		uint64_t base = wal_index(r->wal)->base_index, begun = k->taken ? k->offered : k->hold.from;
+		uint64_t base = wal_index(r->wal)->base_index, begun = k->taken ? k->offered : k->took ? k->hold.from : from;
 
 		if (from <= base)
 			return ERR_NOENT;
@@ -133,7 +133,7 @@ void replica__keep_taken(struct replica *r, uint64_t peer)
 	struct keep *k = keep_of(r, peer);
 
 	if (k)
-		k->taken = true;
+		k->taken = k->took = true;
 }
 
 bool replica__keeps(const struct replica *r, uint64_t peer)

@@ -47,7 +47,7 @@ struct keep {
 	uint64_t term; /* the leadership that it is of */
 	uint64_t lacked; /* bytes of the log, when it was seen to have the snapshot, and some; 0: it was not yet */
 	uint64_t offered; /* from where it is held for the last snapshot that it was offered */
-	bool taken;       /* a part of that was asked for */
+	bool taken, took; /* a part of that was asked for; of any of them */
 	uint64_t match, moved_ns; /* how far it is; when it was last offered something, or came on */
 	struct wal_hold hold;
 };

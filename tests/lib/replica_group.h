@@ -66,6 +66,7 @@ struct group {
 	void (*adjust)(struct node *n, struct replica_options *o);  /* NULL, or before an open */
 	uint64_t tampered;
 	struct io *slow; /* a tamper's */
+	bool loses_asks; /* for parts of snapshots */
 	uint32_t rows; /* that apply of an entry is said to write; 0: nothing is said */
 	uint64_t read_counts[3]; /* served, refused, stopped */
 };
@@ -169,7 +170,7 @@ static inline void on_ask(void *ctx, uint64_t to, const struct replica_ask *ask)
 {
 	struct node *n = ctx;
 
-	for (uint32_t copies = copies_of(n, to); copies > 0; copies--) {
+	for (uint32_t copies = n->g->loses_asks ? 0 : copies_of(n, to); copies > 0; copies--) {
 		struct letter *l = MEM_NEW(struct letter);
 
 		l->kind = ASK;

@@ -251,29 +251,53 @@ START_TEST(test_log_not_kept_for_the_dead)
 }
 END_TEST
 
+/* Entries that the leader has in its log at most, while so many more are written, in so many seconds. */
+static uint64_t kept_most(struct group *g, const struct node *l, int seconds, uint32_t entries)
+{
+	uint64_t most = 0;
+
+	for (int i = 0; i < seconds; i++) {
+		uint64_t kept;
+
+		submit_many(g, entries / (uint32_t)seconds);
+		run_for(g, 1000 * ms_ns);
+		kept = g->agreed_last - wal_index(replica_log(l->r))->base_index;
+		most = kept > most ? kept : most;
+	}
+	ck_assert_ptr_eq(elected(g), l);
+	return most;
+}
+
 /* Nor, from its first snapshot on, for one that is there and never has one: what it gets behind the last one that it was offered is enough. */
 START_TEST(test_log_not_kept_for_who_fails)
 {
 	struct group *g = trimming_group(35, 512 << 10);
 	struct node *away = leave_behind(g), *l = elected(g);
-	uint64_t kept_most = 0;
 
 	g->tamper = flip_a_bit;
 	isolate(g, away, false);
-	for (int i = 0; i < 60; i++) {
-		uint64_t kept;
-
-		submit_many(g, 200);
-		run_for(g, 1000 * ms_ns);
-		kept = g->agreed_last - wal_index(replica_log(l->r))->base_index;
-		kept_most = kept > kept_most ? kept : kept_most;
-	}
-	ck_assert_ptr_eq(elected(g), l);
+	ck_assert_uint_lt(kept_most(g, l, 60, 12000), 6000);
 	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 0);
 	ck_assert_uint_gt(replica_counts(away->r)->snapshots_failed, 3);
 	ck_assert_uint_gt(g->tampered, 3);
-	ck_assert_uint_lt(kept_most, 6000); /* of 12,000 */
 	g->tamper = NULL;
+	settle(g);
+	ck_assert_uint_ge(replica_counts(away->r)->snapshots_installed, 1);
+	group_free(g);
+}
+END_TEST
+
+/* Nor for one that is there and asks for none, as it still writes down that of another leader, to a disk that hangs. */
+START_TEST(test_log_not_kept_for_who_never_asks)
+{
+	struct group *g = trimming_group(37, 512 << 10);
+	struct node *away = leave_behind(g), *l = elected(g);
+
+	g->loses_asks = true;
+	isolate(g, away, false);
+	ck_assert_uint_lt(kept_most(g, l, 200, 20000), 10000);
+	ck_assert_uint_gt(replica_counts(l->r)->snapshots_offered, 3);
+	g->loses_asks = false;
 	settle(g);
 	ck_assert_uint_ge(replica_counts(away->r)->snapshots_installed, 1);
 	group_free(g);
@@ -353,4 +377,5 @@ END_TEST
 
 UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log,
 	test_laggard_is_needed, test_laggard_is_needed_beside_a_hung_disk, test_hand_over_to_laggard, test_log_kept_behind_snapshot,
-	test_log_kept_while_it_comes_nearer, test_log_not_kept_for_the_dead, test_log_not_kept_for_who_fails, test_log_kept_for_who_installs_slowly, test_log_not_kept_for_the_removed, test_log_not_kept_by_the_deposed)
+	test_log_kept_while_it_comes_nearer, test_log_not_kept_for_the_dead, test_log_not_kept_for_who_fails, test_log_not_kept_for_who_never_asks,
+	test_log_kept_for_who_installs_slowly, test_log_not_kept_for_the_removed, test_log_not_kept_by_the_deposed)
