@@ -70,6 +70,8 @@ static int own_descriptor(const char *local)
 	static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
 	char *end;
 
+	if (!strcmp(local, "/dev/stdin"))
+		return STDIN_FILENO;
 	if (!strcmp(local, "/dev/stdout"))
 		return STDOUT_FILENO;
 	if (!strcmp(local, "/dev/stderr"))
@@ -92,18 +94,20 @@ static int open_inherited(int fd)
 {
 	int flags = fcntl(fd, F_GETFD);
 
-	if (flags >= 0 && (flags & FD_CLOEXEC)) {
+	if (flags < 0)
+		return -1;
+	if (flags & FD_CLOEXEC) {
 		errno = EBADF;
 		return -1;
 	}
 	return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
-/* To what is no regular file (a device, a pipe): as it comes. To rename a file over /dev/null would be the end of it. */
-static int get_into_special(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, struct transfer_totals *totals)
+/* To what is no regular file (a device, a pipe): as it comes. To rename a file over /dev/null would be the end of it. `own`: a descriptor, or -1. */
+static int get_into_special(struct cli *cli, const char *path, const char *local, int own, const struct cr_stat *st, struct transfer_totals *totals)
 {
 	struct progress p;
-	int exit_code, own = own_descriptor(local);
+	int exit_code;
 	int fd = own >= 0 ? open_inherited(own) : open(local, O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0)
@@ -118,12 +122,12 @@ static int get_into_special(struct cli *cli, const char *path, const char *local
 	return exit_code;
 }
 
-/* Devices and pipes, and what is open here already. */
+/* Devices and pipes. */
 static bool is_special(const char *local)
 {
 	struct stat there;
 
-	return own_descriptor(local) >= 0 || (stat(local, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode));
+	return stat(local, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode);
 }
 
 /* Into a temporary file beside the destination, renamed when whole: a failed get leaves no half file. */
@@ -170,7 +174,9 @@ static int get_link(struct cli *cli, const char *path, const char *local, struct
 	char target[CR_PATH_MAX] = "", *temp = mem_printf("%s.craton-link", local);
 	int exit_code = CLI_OK, r = (int)cr_readlink(cli->store, path, target, sizeof(target) - 1);
 
-	if (r < 0)
+	if (own_descriptor(local) >= 0)
+		exit_code = cli_fail(cli, "%s is our own output, and is not replaced", local);
+	else if (r < 0)
 		exit_code = cli_fail_store(cli, r);
 	else if ((unlink(temp) < 0 && errno != ENOENT) || symlink(target, temp) < 0 || rename(temp, local) < 0)
 		exit_code = cli_fail(cli, "cannot make the symbolic link %s: %s", local, strerror(errno));
@@ -190,11 +196,19 @@ static bool is_link(const char *local)
 
 static int get_file(struct cli *cli, const char *path, const char *local, const struct cr_stat *st, bool named, struct transfer_totals *totals)
 {
-	/* A link that was named as destination stays: what it points to is replaced. */
-	char *real = named ? realpath(local, NULL) : NULL;
-	int exit_code = (named || !is_link(local)) && is_special(local) ? get_into_special(cli, path, local, st, totals)
-					  : get_regular(cli, path, real ? real : local, st, totals);
+	int exit_code, own = named || !is_link(local) ? own_descriptor(local) : -1;
+	char *real;
 
+	if (own >= 0 && !named)
+		return cli_fail(cli, "%s is our own output, and is not replaced", local);
+	if (own >= 0 || ((named || !is_link(local)) && is_special(local)))
+		return get_into_special(cli, path, local, own, st, totals);
+	/* Who has it open would go on with a file that nothing leads to any more. */
+	if (named && !strncmp(local, "/proc/", 6))
+		return cli_fail(cli, "%s is a file that another process has open: name the file, or give /dev/fd/N of one that is open here", local);
+	/* A link that was named as destination stays: what it points to is replaced. */
+	real = named ? realpath(local, NULL) : NULL;
+	exit_code = get_regular(cli, path, real ? real : local, st, totals);
 	free(real);
 	return exit_code;
 }
@@ -310,7 +324,7 @@ static int run(struct cli *cli)
 	int exit_code;
 
 	catch_interrupts();
-	cli->json &= strcmp(dest, "-") != 0; /* then standard output is for the bytes, whatever happens */
+	cli->json &= strcmp(dest, "-") != 0 && own_descriptor(dest) != STDOUT_FILENO; /* that is for the bytes then, whatever happens */
 	exit_code = cli_connect(cli);
 	if (exit_code == CLI_OK && v->parents && strcmp(dest, "-"))
 		exit_code = make_local_parents(cli, dest);
@@ -338,7 +352,7 @@ const struct cli_command cmd_get = {
 	           "Symbolic links are not followed: with -r they are copied as links, else naming one is an error.\n"
 	           "What cannot be copied is named, and the rest is copied all the same; the exit status is then 1. If the store does not\n"
 	           "answer, or there is no room left here, the rest is not tried.\n"
-	           "JSON: files, bytes, failed, stopped (the rest was not tried); none with DEST -.\n\n"
+	           "JSON: files, bytes, failed, stopped (the rest was not tried); none where standard output has the bytes.\n\n"
 	           "Examples:\n"
 	           "  craton get /models/model.bin .\n"
 	           "  craton get -r /runs/gpt ./gpt\n"

@@ -275,13 +275,26 @@ def pipes(store, rng):
     check(put.returncode == 0, "put from standard input")
     check(store.run("get", "/piped", "-") == data, "get to standard output")
     # What names an open file is written where it stands; a file that has a name of its own is replaced, wherever it lies.
-    with open(store.path("appended"), "w+b") as out:
+    folder = store.path("of-output")
+    os.mkdir(folder)
+    with open(os.path.join(folder, "out"), "w+b") as out:
         out.write(b"before ")
         out.flush()
         for name in ("/dev/stdout", "/dev/fd/1", "/dev//stdout", f"/proc/{os.getpid()}/fd/{out.fileno()}"):
-            store.run("get", "/piped", name, stdout=out)
+            store.run("get", "--json", "/piped", name, stdout=out)
         out.seek(0)
         check(out.read() == b"before " + 4 * data, "get behind what was written to standard output")
+        # Of another process it is refused, and so is what lies in the way of a tree.
+        theirs = f"/proc/{os.getpid()}/fd/{out.fileno()}"
+        check(b"another process has open" in store.craton("get", "/piped", theirs, check=False).stderr, "get to an open file of another process")
+        store.run("mkdir", "/of-output")
+        for make in (["put", out.name, "/of-output/out"], ["ln", "-s", "x", "/of-output/out"]):
+            store.run(*make)
+            get = subprocess.run([craton_program(), "get", "-r", "/of-output", os.path.dirname(folder)], env=store.env, stdout=out, stderr=subprocess.PIPE, check=False)
+            check(get.returncode == 1 and b"our own output" in get.stderr, f"get -r over its own output: {get.stderr}")
+            store.run("rm", "/of-output/out")
+        store.run("rm", "-r", "/of-output")
+        check(os.path.samestat(os.stat(out.name), os.fstat(out.fileno())), "the output was replaced")
     for fd in [*range(3, 20), 77]: # some of them are those of its own connections
         check(b"Bad file descriptor" in store.craton("get", "/piped", f"/dev/fd/{fd}", check=False).stderr, f"get to descriptor {fd}, which is not open")
     with tempfile.TemporaryDirectory(prefix="craton-test-", dir="/dev/shm") as folder:
