@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wal_private: what wal.c (append path), wal_recover.c (open), wal_segment.c (files and their pool), and of replicated logs
+ * wal_private: what wal.c (append path), wal_recover.c (open), wal_segment.c (files and their pool), wal_make.c (new files), and of replicated logs
  * wal_replica.c, wal_slots.c and wal_read.c share.
  *
  * Segments by number: `live` (hold frames that may be needed; the last one is written to), `ready` (prewritten, number
@@ -23,8 +23,9 @@ enum {
 	WAL_MARK_IDLE_MS = 20, /* a log without writes for so long appends a mark */
 	WAL_SPACE_WAIT_MS = 30 * 1000, /* entries wait so long for space (a trim may give some), then it is fatal */
 	WAL_SPACE_RETRY_MS = 200,
-	WAL_STEP_BYTES = 4 << 20,  /* of a segment that is made or removed: what the disk is given to do at once */
-	WAL_STEP_PAUSE_MS = 100,   /* between two steps of a removal: those who write get the disk for most of the time */
+	WAL_MAKE_STEP_BYTES = 1 << 20, /* of a segment that is made: what the disk is given to do at once */
+	WAL_STEP_BYTES = 4 << 20,      /* the same of one that is removed */
+	WAL_STEP_PAUSE_MS = 100,       /* between two steps of a removal: those who write get the disk for most of the time */
 	WAL_PATH_BYTES = 4096 + 32,
 };
 
@@ -32,6 +33,7 @@ struct wal_segment {
 	struct list link;
 	uint64_t number;
 	uint64_t last_index; /* the greatest of all entries in it and before it, cut ones too */
+	uint64_t made_bytes; /* in the making: so many zeros are durable */
 	uint32_t readers;    /* reads under way: until they end it is neither renamed nor removed */
 	int fd;
 };
@@ -49,7 +51,7 @@ struct wal_write {
 	bool busy, written;
 };
 
-enum wal_job_kind { WAL_JOB_CREATE, WAL_JOB_RECYCLE, WAL_JOB_REMOVE, WAL_JOB_CUT };
+enum wal_job_kind { WAL_JOB_MAKE, WAL_JOB_RECYCLE, WAL_JOB_REMOVE, WAL_JOB_CUT };
 
 /* Work on segment files, run on a worker. */
 struct wal_job {
@@ -115,6 +117,7 @@ struct wal {
 
 	struct list live, ready, obsolete;
 	struct list gone; /* to be removed; fd -1: not opened yet */
+	struct wal_segment *making; /* between two steps; NULL: none begun, or a job has it */
 	uint32_t obsolete_count;
 
 	struct list queue; /* appends that wait for a frame */
@@ -178,6 +181,13 @@ void wal__reads_cut(struct wal *wal, uint64_t from);
 /* wal_recover.c: all synchronous, at open */
 int wal__recover(struct wal *wal, uint64_t from,
 	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx, struct err *err);
+
+/* wal_make.c: but for the two questions all block */
+uint64_t wal__make_due(uint64_t offset, uint64_t segment_bytes); /* of the next segment, when this one is full up to `offset` */
+/* So many zeros more, behind `first` if they are the first ones; durable. s->fd -1: begins anew, and so it is after a failure. */
+int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes);
+bool wal__made(const struct wal *wal, const struct wal_segment *s); /* complete */
+int wal__make_named(struct wal *wal, struct wal_segment *s, uint64_t number); /* a complete one; durable */
 
 /* wal_segment.c */
 void wal__segment_path(const struct wal *wal, uint64_t number, char path[WAL_PATH_BYTES]);

@@ -2,11 +2,8 @@
 /*
  * Segment files: made, recycled and removed off the data path.
  *
- * A new segment is written full of zeros under the name "log-new", synced, and renamed; so a file with a segment's name
- * is always complete, and writing frames into it never allocates blocks or changes its size, which makes a sync one
- * disk write. It is synced in steps, for a disk empties its cache in one go, and other writes wait for that. A segment that
- * the trim index has passed is renamed to the next free number as it is: its old frames carry its old number, an old
- * nonce and another predecessor, so nothing in it can be taken for log.
+ * A segment that the trim index has passed is renamed to the next free number as it is: its old frames carry its old number, an
+ * old nonce and another predecessor, so nothing in it can be taken for log. Where there is none, wal_make.c makes one.
  *
  * A segment that is removed:
  *
@@ -19,9 +16,9 @@
  * so that no build takes it for one, and says whose it was. Its number is not missed: it was the lowest one. One is removed at a time; the others
  * may be used again meanwhile. What a crash or a close leaves goes on at the next open, before any other is renamed.
  *
- * When the segment written to is half full and no ready one waits, a job on IO_LANE_FILE makes one. If it is out of
+ * When the segment written to is filled by a quarter and no ready one waits, jobs on IO_LANE_FILE make one ready. If they are out of
  * space, entries wait, and so does a restart: a trim, or somebody else, may give some; after WAL_SPACE_WAIT_MS it is
- * fatal. Any other failure is fatal at once.
+ * fatal. Any other failure is fatal at once. One that is half made waits if another can be used again meanwhile, or the log is closed.
  */
 #include "common/base/check.h"
 #include "common/base/mem.h"
@@ -31,12 +28,10 @@
 #include <stdio.h>
 
 enum {
-	PIECE_BYTES = 1 << 20, /* of zeros, a write */
 	NUMBER_CHARS = 16,
 	SEGMENTS_MAX = 4096, /* 256 GiB of log by the default size: beyond it the directory is not ours */
 };
-_Static_assert((int)WAL_STEP_BYTES % (int)PIECE_BYTES == 0 && (int)PIECE_BYTES >= (int)WAL_FRAME_MAX_BYTES, "steps are of whole pieces, and a frame fits one");
-static const char new_name[] = "log-new", gone_prefix[] = "log-gone-";
+static const char gone_prefix[] = "log-gone-";
 
 void wal__segment_path(const struct wal *wal, uint64_t number, char path[WAL_PATH_BYTES])
 {
@@ -48,13 +43,6 @@ void wal__segment_path(const struct wal *wal, uint64_t number, char path[WAL_PAT
 static void gone_path(const struct wal *wal, uint64_t number, char path[WAL_PATH_BYTES])
 {
 	int n = snprintf(path, WAL_PATH_BYTES, "%s/%s%016" PRIx64, wal->dir, gone_prefix, number);
-
-	CHECK(n > 0 && n < WAL_PATH_BYTES);
-}
-
-static void new_path(const struct wal *wal, char path[WAL_PATH_BYTES])
-{
-	int n = snprintf(path, WAL_PATH_BYTES, "%s/%s", wal->dir, new_name);
 
 	CHECK(n > 0 && n < WAL_PATH_BYTES);
 }
@@ -96,6 +84,9 @@ void wal__segments_close(struct wal *wal)
 	segments_free(wal, &wal->ready);
 	segments_free(wal, &wal->obsolete);
 	segments_free(wal, &wal->gone);
+	if (wal->making)
+		segment_free(wal, wal->making);
+	wal->making = NULL;
 }
 
 /* The prefix and 16 lower-case hex digits; other names are not ours. */
@@ -175,81 +166,33 @@ int wal__segments_open(struct wal *wal, uint64_t *ret_bytes, struct err *err)
 	return rc ? err_set(err, rc, "%s: cannot sync the log's directory: %s", wal->dir, err_text(rc)) : 0;
 }
 
-/* A write; durable, with all before it, where a step or the segment ends. */
-static int write_piece(struct wal *wal, int fd, const uint8_t *piece, uint64_t bytes, uint64_t at)
+/* Blocking. A complete segment `number`, durable under its name; NULL if that failed. */
+static struct wal_segment *make_now(struct wal *wal, uint64_t number, const uint8_t *first, size_t first_bytes, int *ret_rc)
 {
-	int64_t n = io_pwrite(wal->io, fd, piece, bytes, at);
-	uint64_t end = at + bytes;
+	struct wal_segment *s = segment_new(0, -1);
+	int rc;
 
-	if (n < 0)
-		return (int)n;
-	return end % WAL_STEP_BYTES == 0 || end == wal->segment_bytes ? io_fdatasync(wal->io, fd) : 0;
-}
-
-/* Blocking. The file `path`, complete with zeros, but for `first` at its start. */
-static int write_zeros(struct wal *wal, const char *path, const uint8_t *first, size_t first_bytes, int *ret_fd)
-{
-	uint8_t *piece = NULL;
-	uint64_t at, bytes;
-	int fd, rc;
-
-	rc = io_open(wal->io, path, IO_OPEN_CREATE | IO_OPEN_TRUNCATE | wal->open_flags, 0600, &fd);
-	if (rc)
-		return rc;
-	rc = io_allocate(wal->io, fd, 0, wal->segment_bytes);
-	if (rc && rc != ERR_OPNOTSUPP)
-		goto fail;
-	piece = mem_aligned(IO_DIRECT_ALIGN, PIECE_BYTES);
-	memset(piece, 0, PIECE_BYTES);
-	if (first_bytes)
-		memcpy(piece, first, first_bytes);
-	for (at = 0; at < wal->segment_bytes; at += bytes) {
-		bytes = wal->segment_bytes - at < PIECE_BYTES ? wal->segment_bytes - at : PIECE_BYTES;
-		rc = write_piece(wal, fd, piece, bytes, at);
-		if (rc)
-			goto fail;
-		memset(piece, 0, first_bytes);
-	}
-	mem_free(piece);
-	*ret_fd = fd;
-	return 0;
-fail:
-	mem_free(piece);
-	io_close(wal->io, fd);
-	(void)io_unlink(wal->io, path); /* best effort: the next one truncates it */
-	return rc;
-}
-
-/* Blocking. A complete segment `number`, durable under its name. */
-static int create(struct wal *wal, uint64_t number, const uint8_t *first, size_t first_bytes, int *ret_fd)
-{
-	char from[WAL_PATH_BYTES], to[WAL_PATH_BYTES];
-	int fd = -1, rc;
-
-	new_path(wal, from);
-	wal__segment_path(wal, number, to);
-	rc = write_zeros(wal, from, first, first_bytes, &fd);
-	if (rc)
-		return rc;
-	rc = io_rename(wal->io, from, to);
+	do
+		rc = wal__make_step(wal, s, first, first_bytes);
+	while (!rc && !wal__made(wal, s));
 	if (!rc)
-		rc = io_sync_dir(wal->io, wal->dir);
-	if (rc) {
-		io_close(wal->io, fd);
-		return rc;
-	}
-	*ret_fd = fd;
-	return 0;
+		rc = wal__make_named(wal, s, number);
+	*ret_rc = rc;
+	if (!rc)
+		return s;
+	segment_free(wal, s);
+	return NULL;
 }
 
 int wal__segment_first(struct wal *wal, const uint8_t *frame, size_t frame_bytes, struct err *err)
 {
-	int fd = -1, rc = create(wal, 1, frame, frame_bytes, &fd);
+	int rc;
+	struct wal_segment *s = make_now(wal, 1, frame, frame_bytes, &rc);
 
-	if (rc)
+	if (!s)
 		return err_set(err, rc, "%s: cannot create the log (segments of %" PRIu64 " bytes): %s", wal->dir,
 			wal->segment_bytes, err_text(rc));
-	list_push_back(&wal->live, &segment_new(1, fd)->link);
+	list_push_back(&wal->live, &s->link);
 	return 0;
 }
 
@@ -263,16 +206,16 @@ static uint64_t next_number(const struct wal *wal)
 
 int wal__segment_ready_now(struct wal *wal, struct err *err)
 {
-	uint64_t number = next_number(wal);
-	int fd = -1, rc;
+	struct wal_segment *s;
+	int rc;
 
 	if (!list_empty(&wal->ready))
 		return 0;
-	rc = create(wal, number, NULL, 0, &fd);
-	if (rc)
+	s = make_now(wal, next_number(wal), NULL, 0, &rc);
+	if (!s)
 		return err_set(err, rc, "%s: cannot create a segment of %" PRIu64 " bytes: %s", wal->dir,
 			wal->segment_bytes, err_text(rc));
-	list_push_back(&wal->ready, &segment_new(number, fd)->link);
+	list_push_back(&wal->ready, &s->link);
 	return 0;
 }
 
@@ -395,13 +338,21 @@ static int cut(struct wal *wal, struct wal_segment *s, bool *ret_removed)
 	return rc == ERR_NOENT ? 0 : rc; /* somebody was quicker */
 }
 
+/* Blocking. A step; the last one gives it its name. */
+static int make(struct wal *wal, const struct wal_job *job)
+{
+	int rc = wal__make_step(wal, job->segment, NULL, 0);
+
+	return rc || !wal__made(wal, job->segment) ? rc : wal__make_named(wal, job->segment, job->number);
+}
+
 static void job_run(struct io_op *op)
 {
 	struct wal_job *job = CONTAINER_OF(op, struct wal_job, op);
 	struct wal *wal = job->wal;
 
-	if (job->kind == WAL_JOB_CREATE)
-		job->result = create(wal, job->number, NULL, 0, &job->segment->fd);
+	if (job->kind == WAL_JOB_MAKE)
+		job->result = make(wal, job);
 	else if (job->kind == WAL_JOB_CUT)
 		job->result = cut(wal, job->segment, &job->removed);
 	else
@@ -410,11 +361,11 @@ static void job_run(struct io_op *op)
 
 static void job_failed(struct wal *wal, const struct wal_job *job)
 {
-	static const char *const what[] = {"create", "recycle", "remove", "remove"};
+	static const char *const what[] = {"make", "recycle", "remove", "remove"};
 	char text[ERR_TEXT_BYTES];
 	uint64_t now = io_now_ns(wal->io);
 
-	if (job->result == ERR_NOSPC && job->kind == WAL_JOB_CREATE &&
+	if (job->result == ERR_NOSPC && job->kind == WAL_JOB_MAKE &&
 		(!wal->blocked_since_ns || now - wal->blocked_since_ns < WAL_SPACE_WAIT_MS * 1000000ull)) {
 		wal->space_retry = true;
 		return;
@@ -448,6 +399,8 @@ static void job_done(struct io_op *op)
 		segment_free(wal, s);
 	} else if (job->kind == WAL_JOB_REMOVE || job->kind == WAL_JOB_CUT) {
 		list_push_front(&wal->gone, &s->link);
+	} else if (job->kind == WAL_JOB_MAKE && !wal__made(wal, s)) {
+		wal->making = s;
 	} else {
 		s->number = job->number;
 		list_push_back(&wal->ready, &s->link);
@@ -463,8 +416,12 @@ static void job_done(struct io_op *op)
 
 static struct wal_segment *job_segment(struct wal *wal, enum wal_job_kind kind)
 {
-	if (kind == WAL_JOB_CREATE)
-		return segment_new(0, -1);
+	struct wal_segment *making = wal->making;
+
+	if (kind == WAL_JOB_MAKE) {
+		wal->making = NULL;
+		return making ? making : segment_new(0, -1);
+	}
 	if (kind == WAL_JOB_CUT)
 		return LIST_ENTRY(list_pop_front(&wal->gone), struct wal_segment, link);
 	wal->obsolete_count--;
@@ -502,20 +459,29 @@ static void remove_some(struct wal *wal)
 	}
 }
 
+/* The next step of a new segment, when the log has come so far, or waits for it. */
+static bool make_due(const struct wal *wal)
+{
+	uint64_t made = wal->making ? wal->making->made_bytes : 0;
+
+	if (wal->space_retry && io_pending(&wal->timer))
+		return false;
+	return wal->blocked_since_ns || made < wal__make_due(wal->offset, wal->segment_bytes);
+}
+
 void wal__segment_work(struct wal *wal)
 {
-	bool wanted = wal->blocked_since_ns || (!wal->closing && wal->offset > wal->segment_bytes / 2);
+	bool wanted = list_empty(&wal->ready) && (wal->blocked_since_ns || !wal->closing);
 
 	if (wal->group && wal->group->op_segment)
 		return; /* a restart has the segments for itself */
 	wal__segment_trim(wal);
 	if (wal->job_running || wal->failed)
 		return;
-	wanted = wanted && list_empty(&wal->ready);
-	if (wanted && can_leave(wal))
+	if (wanted && (wal->blocked_since_ns || wal->offset > wal->segment_bytes / 4) && can_leave(wal))
 		job_start(wal, WAL_JOB_RECYCLE);
-	else if (wanted && !(wal->space_retry && io_pending(&wal->timer)))
-		job_start(wal, WAL_JOB_CREATE);
+	else if (wanted && make_due(wal))
+		job_start(wal, WAL_JOB_MAKE);
 	else if (!wal->closing)
 		remove_some(wal);
 }

@@ -50,7 +50,7 @@ END_TEST
 START_TEST(test_restart_on_full_disk)
 {
 	begin();
-	appends(12, 1, 200000); /* two in the third segment: none is ready */
+	appends(11, 1, 200000); /* one in the third segment: none is ready */
 	sim_disk_full(bed.host, true);
 	bed_restart(&bed, 100, 1);
 	bed_append(&bed, 1, 10);
@@ -73,7 +73,7 @@ START_TEST(test_restart_on_full_disk)
 	bed_fini(&bed);
 
 	begin();
-	appends(12, 1, 200000);
+	appends(11, 1, 200000);
 	sim_disk_full(bed.host, true);
 	bed_restart(&bed, 100, 1);
 	bed_run_for(&bed, 60000000000);
@@ -83,7 +83,7 @@ START_TEST(test_restart_on_full_disk)
 	sim_disk_full(bed.host, false);
 	bed_crash(&bed);
 	bed_open(&bed);
-	ck_assert_uint_eq(bed.now.last, 12);
+	ck_assert_uint_eq(bed.now.last, 11);
 	bed_fini(&bed);
 }
 END_TEST
@@ -93,7 +93,7 @@ START_TEST(test_trim_before_restart_is_done)
 {
 	for (uint64_t n = 1; n <= 30; n++) {
 		begin();
-		appends(12, 1, 200000);
+		appends(11, 1, 200000);
 		sim_disk_full(bed.host, true);
 		bed_restart(&bed, 100, 1);
 		bed_trim(&bed, 100);

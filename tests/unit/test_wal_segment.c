@@ -1,141 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Segments that are made and removed, on a simulated disk: in steps, so that no disk is given much to do at once; and whatever moment the power is
- * lost at, the log opens, and what was left of a removal goes.
+ * Segments that are used again and removed, on a simulated disk: in steps, so that no disk is given much to do at once; and whatever moment the
+ * power is lost at, the log opens, and what was left of a removal goes.
  */
-#include <stdio.h>
-#include <string.h>
-#include "common/base/mem.h"
-#include "common/io/io_sim.h"
-#include "common/kv/wal_private.h"
-#include "tests/lib/no_leaks.h"
-#include "tests/lib/unit.h"
+#include "tests/lib/wal_bed.h"
 
-enum {
-	ENTRY_BYTES = 240 << 10,
-	TWO_STEPS = WAL_STEP_BYTES + (1 << 20),       /* segments of so many bytes */
-	THREE_STEPS = 2 * WAL_STEP_BYTES + (1 << 20),
-	DISK_BYTES = 256 << 20,
-	NAME_BYTES = 64,
-	GONE_MAX = 32,
-};
-static const char log_dir[] = "/log";
-static const uint64_t SECOND_NS = 1000000000;
-
-struct bed {
-	struct sim *sim;
-	struct io *host;
-	struct wal *wal;
-	struct err err;
-	uint64_t segment_bytes;
-	uint64_t acknowledged, in_flight;
-	uint64_t replayed_from, replayed_to; /* 0, 0: nothing */
-	bool closed, stopped;
-	uint32_t file_syncs, new_syncs, dir_syncs; /* of any file, of log-new, of a directory */
-	uint32_t gone_count;                       /* as last looked at */
-	char gone_name[NAME_BYTES];                /* the last of them */
-};
-
-static struct bed bed;
-static uint8_t payload[ENTRY_BYTES];
-
-static void on_synced(void *ctx, struct io *host, enum sim_sync kind, const char *path)
-{
-	(void)ctx;
-	(void)host;
-	bed.file_syncs += kind == SIM_SYNC_FILE;
-	bed.new_syncs += kind == SIM_SYNC_FILE && strcmp(path, "/log/log-new") == 0;
-	bed.dir_syncs += kind == SIM_SYNC_DIR;
-}
-
-static void bed_init(uint64_t seed, uint64_t segment_bytes)
-{
-	const struct sim_options options = {.seed = seed, .synced = on_synced};
-
-	memset(&bed, 0, sizeof(bed));
-	bed.segment_bytes = segment_bytes;
-	bed.sim = sim_new(&options);
-	bed.host = sim_host_add(bed.sim, "host", DISK_BYTES);
-	ck_assert_int_eq(io_mkdir(bed.host, log_dir, 0700), 0);
-	ck_assert_int_eq(io_sync_dir(bed.host, "/"), 0);
-}
-
-static void bed_fini(void)
-{
-	sim_free(bed.sim);
-}
-
-static int on_replay(void *ctx, uint64_t index, struct slice data, struct err *err)
-{
-	(void)ctx;
-	(void)err;
-	if (bed.replayed_to)
-		ck_assert_uint_eq(index, bed.replayed_to + 1);
-	else
-		bed.replayed_from = index;
-	bed.replayed_to = index;
-	ck_assert_uint_eq(data.len, ENTRY_BYTES);
-	return 0;
-}
-
-static void on_fatal(void *ctx, int code, const char *text)
-{
-	(void)ctx;
-	ck_abort_msg("%d: %s", code, text);
-}
-
-static void open_log(void)
-{
-	const struct wal_options options = {.dir = log_dir, .segment_bytes = bed.segment_bytes, .on_fatal = on_fatal};
-	int rc;
-
-	bed.replayed_from = bed.replayed_to = 0;
-	rc = wal_open(bed.host, &options, 1, on_replay, NULL, &bed.wal, &bed.err);
-	ck_assert_msg(rc == 0, "%s", bed.err.text);
-}
-
-static void on_done(struct wal_append *append, int code)
-{
-	ck_assert_int_eq(code, 0);
-	bed.in_flight--;
-	bed.acknowledged = append->index;
-	mem_free(append);
-}
-
-static bool is_quiet(void *ctx)
-{
-	(void)ctx;
-	return bed.in_flight == 0;
-}
-
-static void submit(void)
-{
-	struct wal_append *a = MEM_NEW(struct wal_append);
-
-	a->data = slice_of(payload, ENTRY_BYTES);
-	a->done = on_done;
-	bed.in_flight++;
-	wal_submit(bed.wal, a);
-}
-
-static void append(void)
-{
-	submit();
-	ck_assert(sim_run(bed.sim, is_quiet, NULL, sim_now_ns(bed.sim) + 60 * SECOND_NS));
-}
-
-static void run_for(uint64_t ns)
-{
-	sim_run(bed.sim, NULL, NULL, sim_now_ns(bed.sim) + ns);
-}
-
-/* So many full segments, one begun, and the next one made. */
-static void fill(uint64_t segments)
-{
-	while (wal__last_live(bed.wal)->number <= segments || bed.wal->offset <= bed.segment_bytes / 2)
-		append();
-	run_for(SECOND_NS);
-}
+static uint32_t gone_count;         /* as last looked at */
+static char gone_name[NAME_BYTES]; /* the last of them */
 
 static int look_at_name(void *ctx, const char *name)
 {
@@ -144,37 +15,17 @@ static int look_at_name(void *ctx, const char *name)
 	(void)ctx;
 	if (strncmp(name, prefix, strlen(prefix)) != 0)
 		return 0;
-	bed.gone_count++;
-	snprintf(bed.gone_name, sizeof(bed.gone_name), "%s/%s", log_dir, name);
+	gone_count++;
+	snprintf(gone_name, sizeof(gone_name), "%s/%s", log_dir, name);
 	return 0;
 }
 
 static uint32_t count_gone(void)
 {
-	bed.gone_count = 0;
-	bed.gone_name[0] = 0;
+	gone_count = 0;
+	gone_name[0] = 0;
 	ck_assert_int_eq(io_list_dir(bed.host, log_dir, look_at_name, NULL), 0);
-	return bed.gone_count;
-}
-
-static uint64_t size_of(const char *path)
-{
-	uint64_t bytes;
-	int fd;
-
-	ck_assert_int_eq(io_open(bed.host, path, 0, 0, &fd), 0);
-	ck_assert_int_eq(io_size(bed.host, fd, &bytes), 0);
-	io_close(bed.host, fd);
-	return bytes;
-}
-
-static bool is_there(const char *path)
-{
-	int fd, rc = io_open(bed.host, path, 0, 0, &fd);
-
-	if (rc == 0)
-		io_close(bed.host, fd);
-	return rc == 0;
+	return gone_count;
 }
 
 static bool is_gone(void *ctx)
@@ -188,38 +39,6 @@ static void expect_gone(void)
 	ck_assert(sim_run(bed.sim, is_gone, NULL, sim_now_ns(bed.sim) + 60 * SECOND_NS));
 }
 
-static void on_closed(void *ctx, int code)
-{
-	(void)ctx;
-	ck_assert_int_eq(code, 0);
-	bed.closed = true;
-}
-
-static bool is_closed(void *ctx)
-{
-	(void)ctx;
-	return bed.closed;
-}
-
-static void close_log(void)
-{
-	bed.closed = false;
-	wal_close(bed.wal, on_closed, NULL);
-	ck_assert(sim_run(bed.sim, is_closed, NULL, sim_now_ns(bed.sim) + 60 * SECOND_NS));
-}
-
-static void make_file(const char *path, uint64_t bytes)
-{
-	int fd;
-
-	ck_assert_int_eq(io_open(bed.host, path, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd), 0);
-	if (bytes)
-		ck_assert_int_eq(io_allocate(bed.host, fd, 0, bytes), 0);
-	ck_assert_int_eq(io_fdatasync(bed.host, fd), 0);
-	io_close(bed.host, fd);
-	ck_assert_int_eq(io_sync_dir(bed.host, log_dir), 0);
-}
-
 /* What a removal looks like from outside: the file that is there, its size, since when. */
 struct watch {
 	char name[NAME_BYTES];
@@ -231,13 +50,13 @@ static bool watch_removals(void *ctx)
 {
 	struct watch *w = ctx;
 	uint32_t count = count_gone();
-	uint64_t bytes = count ? size_of(bed.gone_name) : 0, now = sim_now_ns(bed.sim);
+	uint64_t bytes = count ? size_of(gone_name) : 0, now = sim_now_ns(bed.sim);
 
 	ck_assert_uint_le(count, 1);
-	if (count && strcmp(w->name, bed.gone_name) != 0) {
+	if (count && strcmp(w->name, gone_name) != 0) {
 		ck_assert_uint_eq(w->bytes, 0); /* the one before has ended */
 		ck_assert_uint_eq(bytes, bed.segment_bytes);
-		memcpy(w->name, bed.gone_name, sizeof(w->name));
+		memcpy(w->name, gone_name, sizeof(w->name));
 		w->bytes = bytes;
 		w->files++;
 	} else if (bytes != w->bytes) {
@@ -278,20 +97,6 @@ START_TEST(test_example)
 }
 END_TEST
 
-/* A segment that is made is durable step by step, so that no sync has much to do; the first one too. */
-START_TEST(test_made_in_steps)
-{
-	bed_init(2, THREE_STEPS);
-	open_log();
-	ck_assert_uint_eq(bed.new_syncs, 3);
-	fill(1);
-	ck_assert_uint_eq(bed.new_syncs, 9); /* the second, and one that is ready */
-	ck_assert_uint_eq(size_of("/log/log-0000000000000003"), THREE_STEPS);
-	close_log();
-	bed_fini();
-}
-END_TEST
-
 /* The log is written to, and segments are used again, while others are on their way out. */
 START_TEST(test_log_goes_on)
 {
@@ -316,7 +121,7 @@ END_TEST
 static bool is_cut(void *ctx)
 {
 	(void)ctx;
-	return count_gone() && size_of(bed.gone_name) < bed.segment_bytes;
+	return count_gone() && size_of(gone_name) < bed.segment_bytes;
 }
 
 static bool is_renamed(void *ctx)
@@ -339,12 +144,12 @@ START_TEST(test_closed_meanwhile)
 		ck_assert(sim_run(bed.sim, when ? is_cut : is_renamed, NULL, sim_now_ns(bed.sim) + SECOND_NS));
 		if (when == 2)
 			run_for(WAL_STEP_PAUSE_MS * 1000000ull / 2);
-		bytes = size_of(bed.gone_name);
+		bytes = size_of(gone_name);
 		close_log();
 		run_for(SECOND_NS);
 		ck_assert_uint_eq(count_gone(), 1);
-		ck_assert_uint_eq(size_of(bed.gone_name), bytes);
-		memcpy(name, bed.gone_name, sizeof(name));
+		ck_assert_uint_eq(size_of(gone_name), bytes);
+		memcpy(name, gone_name, sizeof(name));
 		open_log();
 		ck_assert_uint_eq(bed.replayed_to, bed.acknowledged);
 		ck_assert(is_there(name)); /* the open itself did not wait for that */
@@ -375,10 +180,10 @@ START_TEST(test_leftovers)
 	ck_assert_uint_eq(bed.replayed_to, bed.acknowledged);
 	ck_assert_uint_eq(size_of(odd), 2 * WAL_STEP_BYTES + 5000);
 	ck_assert_uint_eq(size_of(first), TWO_STEPS);
-	bed.file_syncs = 0;
+	bed.file_syncs = bed.new_syncs = 0;
 	append();
 	run_for(10 * SECOND_NS);
-	ck_assert_uint_eq(bed.file_syncs, 2 + 3 + 1);
+	ck_assert_uint_eq(bed.file_syncs - bed.new_syncs, 2 + 3 + 1);
 	ck_assert(!is_there(odd) && !is_there(first) && !is_there("/log/log-gone-00000000000000ff"));
 	for (size_t i = 0; i < ARRAY_COUNT(others); i++)
 		ck_assert_uint_eq(size_of(others[i]), 100);
@@ -430,7 +235,7 @@ START_TEST(test_removed_by_hand)
 			open_log();
 		}
 		ck_assert_uint_eq(count_gone(), 1);
-		ck_assert_int_eq(io_unlink(bed.host, bed.gone_name), 0);
+		ck_assert_int_eq(io_unlink(bed.host, gone_name), 0);
 		run_for(SECOND_NS);
 		append();
 		close_log();
@@ -438,31 +243,6 @@ START_TEST(test_removed_by_hand)
 	}
 }
 END_TEST
-
-static void stopped(void *ctx)
-{
-	(void)ctx;
-	sim_host_crash(bed.host);
-	bed.stopped = true;
-}
-
-static bool is_stopped(void *ctx)
-{
-	(void)ctx;
-	return bed.stopped;
-}
-
-/* The host comes back, and the log opens with all that was acknowledged and not given up. */
-static void come_back(enum sim_loss next_loss)
-{
-	if (sim_host_is_up(bed.host))
-		sim_host_crash(bed.host);
-	sim_host_restart(bed.host);
-	sim_set_loss(bed.host, next_loss);
-	bed.stopped = false;
-	open_log();
-	ck_assert_uint_eq(bed.replayed_to, bed.acknowledged);
-}
 
 /*
  * Four segments are given up, and the host stops at the nth sync, or (0) when so much time has passed; and twice more when the next lives are at it.
@@ -507,5 +287,5 @@ START_TEST(test_crash_everywhere)
 }
 END_TEST
 
-UNIT_MAIN("wal_segment", test_example, test_made_in_steps, test_log_goes_on, test_closed_meanwhile, test_leftovers,
+UNIT_MAIN("wal_segment", test_example, test_log_goes_on, test_closed_meanwhile, test_leftovers,
 	test_full_disk, test_removed_by_hand, test_crash_everywhere)

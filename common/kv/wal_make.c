@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * New segments of the log: files full of zeros.
+ *
+ *     log-new --a step of zeros, synced; again--> complete --renamed, directory synced--> log-N
+ *
+ * So a file with a segment's name is always complete, and writing frames into it never allocates blocks or changes its size, which makes a sync one
+ * disk write. Each step is synced, for a disk empties its cache in one go, and other writes wait for that.
+ *
+ * The steps follow the log: while the segment written to goes from a quarter to three quarters, the next one goes from nothing to complete, two bytes
+ * of zeros for each byte of log. So the disk never gets more of them at once than the log is in need of, and those of an idle log wait: 64 MiB
+ * of zeros as fast as a disk took them made entries wait for as long as that lasted. Entries that wait for a segment are behind by definition: then a step
+ * follows the other.
+ *
+ * What an earlier life left under the name log-new is written over from its start: to truncate it would give the disk all of it to discard at once.
+ */
+#include "common/base/check.h"
+#include "common/base/mem.h"
+#include "common/kv/wal_private.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+_Static_assert((int)WAL_MAKE_STEP_BYTES >= (int)WAL_FRAME_MAX_BYTES, "the first frame of a log fits its first step");
+
+static const char new_name[] = "log-new";
+
+static void new_path(const struct wal *wal, char path[WAL_PATH_BYTES])
+{
+	int n = snprintf(path, WAL_PATH_BYTES, "%s/%s", wal->dir, new_name);
+
+	CHECK(n > 0 && n < WAL_PATH_BYTES);
+}
+
+uint64_t wal__make_due(uint64_t offset, uint64_t segment_bytes)
+{
+	uint64_t begin = segment_bytes / 4, due = offset > begin ? 2 * (offset - begin) : 0;
+
+	return due < segment_bytes ? due : segment_bytes;
+}
+
+/* The file, not longer than a segment; what is in it is nobody's. */
+static int begin(struct wal *wal, struct wal_segment *s, const char *path)
+{
+	uint64_t bytes = 0;
+	int rc = io_open(wal->io, path, IO_OPEN_CREATE | wal->open_flags, 0600, &s->fd);
+
+	if (rc == 0)
+		rc = io_size(wal->io, s->fd, &bytes);
+	if (rc == 0 && bytes > wal->segment_bytes)
+		rc = io_truncate(wal->io, s->fd, wal->segment_bytes);
+	if (rc == 0)
+		rc = io_allocate(wal->io, s->fd, 0, wal->segment_bytes);
+	return rc == ERR_OPNOTSUPP ? 0 : rc;
+}
+
+static int add_zeros(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes)
+{
+	uint64_t rest = wal->segment_bytes - s->made_bytes;
+	size_t bytes = rest < WAL_MAKE_STEP_BYTES ? (size_t)rest : WAL_MAKE_STEP_BYTES;
+	uint8_t *step = mem_aligned(IO_DIRECT_ALIGN, bytes);
+	int64_t n;
+
+	memset(step, 0, bytes);
+	if (s->made_bytes == 0 && first_bytes)
+		memcpy(step, first, first_bytes);
+	n = io_pwrite(wal->io, s->fd, step, bytes, s->made_bytes);
+	mem_free(step);
+	if (n < 0)
+		return (int)n;
+	s->made_bytes += bytes;
+	return io_fdatasync(wal->io, s->fd);
+}
+
+int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes)
+{
+	char path[WAL_PATH_BYTES];
+	int rc = 0;
+
+	new_path(wal, path);
+	if (s->fd < 0)
+		rc = begin(wal, s, path);
+	if (rc == 0)
+		rc = add_zeros(wal, s, first, first_bytes);
+	if (rc && s->fd >= 0) {
+		io_close(wal->io, s->fd);
+		s->fd = -1;
+		(void)io_unlink(wal->io, path); /* best effort, for its space: the next one begins anew in any case */
+	}
+	return rc;
+}
+
+bool wal__made(const struct wal *wal, const struct wal_segment *s)
+{
+	return s->made_bytes == wal->segment_bytes;
+}
+
+int wal__make_named(struct wal *wal, struct wal_segment *s, uint64_t number)
+{
+	char from[WAL_PATH_BYTES], to[WAL_PATH_BYTES];
+	int rc;
+
+	new_path(wal, from);
+	wal__segment_path(wal, number, to);
+	s->number = number;
+	rc = io_rename(wal->io, from, to);
+	return rc ? rc : io_sync_dir(wal->io, wal->dir);
+}

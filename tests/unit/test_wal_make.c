@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Segments that are made, on a simulated disk: as the log comes near, in steps; from nothing that was there before; and whatever moment the power is lost at. */
+#include "tests/lib/wal_bed.h"
+
+enum { STEPS = THREE_STEPS / WAL_MAKE_STEP_BYTES };
+_Static_assert((int)THREE_STEPS % (int)WAL_MAKE_STEP_BYTES == 0, "a sync for each whole step");
+
+/* Of the next segment. */
+static uint64_t made(void)
+{
+	if (!list_empty(&bed.wal->ready))
+		return bed.segment_bytes;
+	return bed.wal->making ? bed.wal->making->made_bytes : 0;
+}
+
+static void append_until(uint64_t offset)
+{
+	while (bed.wal->offset <= offset)
+		append();
+	run_for(SECOND_NS / 20);
+}
+
+static void expect_zeros(const char *path, uint64_t from)
+{
+	uint8_t *bytes = mem_alloc(bed.segment_bytes);
+
+	ck_assert_uint_eq(size_of(path), bed.segment_bytes);
+	ck_assert_int_eq(sim_read_raw(bed.host, path, bytes, bed.segment_bytes, 0), (int64_t)bed.segment_bytes);
+	ck_assert_uint_eq(bytes[from], 0);
+	ck_assert_int_eq(memcmp(bytes + from, bytes + from + 1, bed.segment_bytes - from - 1), 0);
+	mem_free(bytes);
+}
+
+START_TEST(test_due)
+{
+	uint64_t before = 0;
+
+	for (uint64_t offset = 0; offset <= 64 << 20; offset += 4096) {
+		uint64_t due = wal__make_due(offset, 64 << 20);
+
+		ck_assert_uint_eq(due > 0, offset > 16 << 20);
+		ck_assert_uint_eq(due == 64 << 20, offset >= 48 << 20);
+		ck_assert_uint_le(due - before, 2 * 4096);
+		before = due;
+	}
+	ck_assert_uint_eq(wal__make_due(1 << 20, 1 << 20), 1 << 20);
+}
+END_TEST
+
+/* The steps follow the log, none ahead of it and none behind; each is synced, and the last one gives the name. */
+START_TEST(test_example)
+{
+	bed_init(1, THREE_STEPS);
+	open_log();
+	ck_assert_uint_eq(bed.new_syncs, STEPS);
+	bed.new_syncs = bed.dir_syncs = 0;
+	while (list_empty(&bed.wal->ready)) {
+		uint64_t due;
+
+		append();
+		run_for(10 * SECOND_NS); /* an idle log makes nothing */
+		due = wal__make_due(bed.wal->offset, bed.segment_bytes);
+		ck_assert_uint_ge(made(), due);
+		ck_assert_uint_lt(made(), due + WAL_MAKE_STEP_BYTES);
+		ck_assert_uint_eq(bed.new_syncs, made() / WAL_MAKE_STEP_BYTES);
+		ck_assert_uint_eq(bed.dir_syncs, made() == bed.segment_bytes);
+	}
+	ck_assert_uint_le(bed.wal->offset, bed.segment_bytes * 3 / 4 + WAL_FRAME_MAX_BYTES);
+	ck_assert(!is_there(new_path));
+	expect_zeros("/log/log-0000000000000002", 0);
+	append_until(bed.segment_bytes - WAL_FRAME_MAX_BYTES);
+	ck_assert_uint_eq(bed.new_syncs, STEPS); /* one is enough */
+	close_log();
+	bed_fini();
+}
+END_TEST
+
+/* Entries that need a segment at once do not wait for the log to come near. */
+START_TEST(test_burst)
+{
+	bed_init(2, THREE_STEPS);
+	open_log();
+	for (int i = 0; i < 4 * THREE_STEPS / ENTRY_BYTES; i++)
+		submit();
+	ck_assert(sim_run(bed.sim, is_quiet, NULL, sim_now_ns(bed.sim) + 5 * SECOND_NS));
+	ck_assert_uint_ge(wal__last_live(bed.wal)->number, 4);
+	close_log();
+	open_log();
+	ck_assert_uint_eq(bed.replayed_to, bed.acknowledged);
+	close_log();
+	bed_fini();
+}
+END_TEST
+
+/* What can be used again comes first, and what was begun is not lost. */
+START_TEST(test_used_again_meanwhile)
+{
+	uint64_t begun;
+
+	bed_init(3, THREE_STEPS);
+	open_log();
+	fill(1);
+	append_until(bed.segment_bytes - WAL_FRAME_MAX_BYTES); /* in the second; the third is ready */
+	while (wal__last_live(bed.wal)->number < 3)
+		append();
+	append_until(bed.segment_bytes / 2);
+	begun = made();
+	ck_assert(begun > 0 && begun < bed.segment_bytes);
+	bed.new_syncs = 0;
+	wal_trim(bed.wal, wal__last_live(bed.wal)->last_index - 10); /* the first two */
+	run_for(SECOND_NS);
+	ck_assert(is_there("/log/log-0000000000000004") && !is_there("/log/log-0000000000000001"));
+	ck_assert_uint_eq(bed.wal->making->made_bytes, begun);
+	wal_trim(bed.wal, bed.acknowledged);
+	fill(3); /* the other one is number 5 */
+	ck_assert_uint_eq(bed.new_syncs, 0);
+	fill(4);
+	ck_assert_uint_eq(bed.new_syncs, STEPS - begun / WAL_MAKE_STEP_BYTES);
+	ck_assert(!is_there(new_path));
+	expect_zeros("/log/log-0000000000000006", 0);
+	close_log();
+	open_log();
+	ck_assert_uint_eq(bed.replayed_to, bed.acknowledged);
+	close_log();
+	bed_fini();
+}
+END_TEST
+
+/* Closed amid it: no further step; the next life begins anew, over whatever lies there, of any size, and without giving its blocks back first. */
+START_TEST(test_closed_meanwhile)
+{
+	static const uint64_t sizes[] = {0, 4096 + 5, THREE_STEPS - 4096, THREE_STEPS, THREE_STEPS + 5, 2 * THREE_STEPS};
+
+	for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+		uint8_t *junk = mem_alloc(2 * THREE_STEPS);
+		int fd;
+
+		bed_init(4, THREE_STEPS);
+		open_log();
+		append_until(bed.segment_bytes / 2);
+		close_log();
+		ck_assert_uint_eq(size_of(new_path), bed.segment_bytes);
+		memset(junk, 0xff, 2 * THREE_STEPS);
+		ck_assert_int_eq(io_open(bed.host, new_path, IO_OPEN_WRITE | IO_OPEN_TRUNCATE, 0600, &fd), 0);
+		if (sizes[i])
+			ck_assert_int_eq(io_pwrite(bed.host, fd, junk, sizes[i], 0), (int64_t)sizes[i]);
+		io_close(bed.host, fd);
+		mem_free(junk);
+		bed.new_syncs = 0;
+		open_log();
+		run_for(SECOND_NS);
+		ck_assert_uint_eq(bed.new_syncs, 0);
+		append();
+		run_for(SECOND_NS);
+		ck_assert_uint_ge(bed.new_syncs, STEPS / 2); /* as far as is due, at once */
+		ck_assert_uint_lt(bed.new_syncs, STEPS);
+		ck_assert_uint_eq(size_of(new_path), bed.segment_bytes);
+		fill(0);
+		expect_zeros("/log/log-0000000000000002", 0);
+		fill(1);
+		close_log();
+		open_log();
+		ck_assert_uint_eq(bed.replayed_to, bed.acknowledged);
+		close_log();
+		bed_fini();
+	}
+}
+END_TEST
+
+static bool is_blocked(void *ctx)
+{
+	(void)ctx;
+	return bed.wal->blocked_since_ns && bed.wal->space_retry;
+}
+
+/* Without room for all of it there is nothing of it, so that others may use what there is; and it is tried again. */
+START_TEST(test_full_disk)
+{
+	bed_init(5, THREE_STEPS);
+	open_log();
+	sim_disk_full(bed.host, true);
+	for (int i = 0; i < 60; i++)
+		submit();
+	ck_assert(sim_run(bed.sim, is_blocked, NULL, sim_now_ns(bed.sim) + SECOND_NS));
+	ck_assert(!is_there(new_path));
+	run_for(10 * SECOND_NS);
+	ck_assert(!is_there(new_path));
+	sim_disk_full(bed.host, false);
+	ck_assert(sim_run(bed.sim, is_quiet, NULL, sim_now_ns(bed.sim) + 5 * SECOND_NS));
+	expect_zeros("/log/log-0000000000000002", bed.wal->offset);
+	close_log();
+	bed_fini();
+}
+END_TEST
+
+/* The host stops at the nth sync behind the first quarter; the next life finds all that was acknowledged, and makes what it needs. False: it came not to that. */
+static bool crash_at(uint64_t sync, enum sim_loss loss)
+{
+	bool died = false;
+
+	bed_init(10 + sync, THREE_STEPS);
+	open_log();
+	append_until(bed.segment_bytes / 4);
+	sim_set_loss(bed.host, loss);
+	sim_stop_at_sync(bed.host, sync, stopped, NULL);
+	while (!died && list_empty(&bed.wal->ready)) {
+		submit();
+		died = sim_run(bed.sim, is_stopped, NULL, sim_now_ns(bed.sim) + SECOND_NS / 10);
+	}
+	sim_stop_at_sync(bed.host, 0, NULL, NULL);
+	if (sim_host_is_up(bed.host))
+		sim_host_crash(bed.host);
+	sim_host_restart(bed.host);
+	bed.in_flight = 0;
+	open_log();
+	ck_assert_uint_ge(bed.replayed_to, bed.acknowledged);
+	bed.acknowledged = bed.replayed_to;
+	fill(1);
+	expect_zeros("/log/log-0000000000000003", 0);
+	close_log();
+	open_log();
+	ck_assert_uint_eq(bed.replayed_to, bed.acknowledged);
+	close_log();
+	bed_fini();
+	return died;
+}
+
+START_TEST(test_crash_everywhere)
+{
+	static const enum sim_loss losses[] = {SIM_LOSS_ALL, SIM_LOSS_ANY, SIM_LOSS_NONE};
+	uint32_t crashes = 0;
+
+	for (size_t l = 0; l < ARRAY_COUNT(losses); l++)
+		for (uint64_t n = 1; crash_at(n, losses[l]); n++)
+			crashes++;
+	ck_assert_uint_ge(crashes, 3 * (STEPS + 1));
+}
+END_TEST
+
+UNIT_MAIN("wal_make", test_due, test_example, test_burst, test_used_again_meanwhile, test_closed_meanwhile, test_full_disk, test_crash_everywhere)
