@@ -126,6 +126,22 @@ START_TEST(test_used_again_meanwhile)
 }
 END_TEST
 
+/* Who closes does not wait for a segment that nobody will write to. */
+START_TEST(test_closed_before)
+{
+	bed_init(6, THREE_STEPS);
+	open_log();
+	bed.new_syncs = 0;
+	for (int i = 0; i < THREE_STEPS / ENTRY_BYTES - 2; i++)
+		submit();
+	close_log();
+	ck_assert_uint_eq(bed.in_flight, 0);
+	ck_assert_uint_eq(bed.new_syncs, 0);
+	ck_assert(!is_there(new_path));
+	bed_fini();
+}
+END_TEST
+
 /* Closed amid it: no further step; the next life begins anew, over whatever lies there, of any size, and without giving its blocks back first. */
 START_TEST(test_closed_meanwhile)
 {
@@ -237,4 +253,4 @@ START_TEST(test_crash_everywhere)
 }
 END_TEST
 
-UNIT_MAIN("wal_make", test_due, test_example, test_burst, test_used_again_meanwhile, test_closed_meanwhile, test_full_disk, test_crash_everywhere)
+UNIT_MAIN("wal_make", test_due, test_example, test_burst, test_used_again_meanwhile, test_closed_before, test_closed_meanwhile, test_full_disk, test_crash_everywhere)
