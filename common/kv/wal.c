@@ -221,6 +221,7 @@ int wal_open(struct io *io, const struct wal_options *options, uint64_t from,
 	}
 	wal__all_durable(wal);
 	wal->epoch = wal->durable_number;
+	wal__make_from(wal);
 	if (!list_empty(&wal->gone))
 		wal__kick(wal);
 	*ret_wal = wal;

@@ -8,16 +8,15 @@
  * disk write. Each step is synced, for a disk empties its cache in one go, and other writes wait for that.
  *
  * The steps follow the log: while the segment written to goes from a quarter to three quarters, the next one goes from nothing to complete, two bytes
- * of zeros for each byte of log. So the disk never gets more of them at once than the log is in need of, and those of an idle log wait: 64 MiB
- * of zeros as fast as a disk took them made entries wait for as long as that lasted. Entries that wait for a segment are behind by definition: then a step
- * follows the other.
+ * of zeros for each byte of log. 64 MiB of zeros as fast as a disk took them made entries wait for as long as that lasted; now the disk gets what
+ * the log is in need of, and those of an idle log wait. A log that is opened further on than a quarter begins there, and has at least half of what is left
+ * of its segment. Where entries wait for a segment, or a restart does, a step follows the other.
  *
  * What an earlier life left under the name log-new is written over from its start: to truncate it would give the disk all of it to discard at once.
  */
 #include "common/base/check.h"
 #include "common/base/mem.h"
 #include "common/kv/wal_private.h"
-#include <inttypes.h>
 #include <stdio.h>
 
 _Static_assert((int)WAL_MAKE_STEP_BYTES >= (int)WAL_FRAME_MAX_BYTES, "the first frame of a log fits its first step");
@@ -31,26 +30,51 @@ static void new_path(const struct wal *wal, char path[WAL_PATH_BYTES])
 	CHECK(n > 0 && n < WAL_PATH_BYTES);
 }
 
-uint64_t wal__make_due(uint64_t offset, uint64_t segment_bytes)
+void wal__make_from(struct wal *wal)
 {
-	uint64_t begin = segment_bytes / 4, due = offset > begin ? 2 * (offset - begin) : 0;
+	uint64_t quarter = wal->segment_bytes / 4;
 
-	return due < segment_bytes ? due : segment_bytes;
+	wal->make_from = wal->offset > quarter ? wal->offset : quarter;
 }
 
-/* The file, not longer than a segment; what is in it is nobody's. */
-static int begin(struct wal *wal, struct wal_segment *s, const char *path)
+uint64_t wal__make_due(uint64_t offset, uint64_t from, uint64_t segment_bytes)
+{
+	uint64_t middle = from + (segment_bytes - from) / 2, end = segment_bytes / 4 * 3;
+
+	if (end < middle)
+		end = middle;
+	if (offset <= from)
+		return 0;
+	return offset < end ? (offset - from) * segment_bytes / (end - from) : segment_bytes;
+}
+
+/* Its file, not longer than a segment; what is in it is nobody's. */
+static int open_new(struct wal *wal, struct wal_segment *s, const char *path)
 {
 	uint64_t bytes = 0;
 	int rc = io_open(wal->io, path, IO_OPEN_CREATE | wal->open_flags, 0600, &s->fd);
 
+	s->made_bytes = 0;
 	if (rc == 0)
 		rc = io_size(wal->io, s->fd, &bytes);
 	if (rc == 0 && bytes > wal->segment_bytes)
 		rc = io_truncate(wal->io, s->fd, wal->segment_bytes);
-	if (rc == 0)
-		rc = io_allocate(wal->io, s->fd, 0, wal->segment_bytes);
+	if (rc)
+		return rc;
+	rc = io_allocate(wal->io, s->fd, 0, wal->segment_bytes);
 	return rc == ERR_OPNOTSUPP ? 0 : rc;
+}
+
+/* Nothing of it is left, so that others have its space: the next step begins anew. */
+static int drop(struct wal *wal, struct wal_segment *s, const char *path, int rc)
+{
+	if (s->fd >= 0) {
+		io_close(wal->io, s->fd);
+		(void)io_unlink(wal->io, path); /* best effort */
+	}
+	s->fd = -1;
+	s->made_bytes = 0;
+	return rc;
 }
 
 static int add_zeros(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes)
@@ -59,16 +83,17 @@ static int add_zeros(struct wal *wal, struct wal_segment *s, const uint8_t *firs
 	size_t bytes = rest < WAL_MAKE_STEP_BYTES ? (size_t)rest : WAL_MAKE_STEP_BYTES;
 	uint8_t *step = mem_aligned(IO_DIRECT_ALIGN, bytes);
 	int64_t n;
+	int rc;
 
 	memset(step, 0, bytes);
 	if (s->made_bytes == 0 && first_bytes)
 		memcpy(step, first, first_bytes);
 	n = io_pwrite(wal->io, s->fd, step, bytes, s->made_bytes);
 	mem_free(step);
-	if (n < 0)
-		return (int)n;
-	s->made_bytes += bytes;
-	return io_fdatasync(wal->io, s->fd);
+	rc = n < 0 ? (int)n : io_fdatasync(wal->io, s->fd);
+	if (rc == 0)
+		s->made_bytes += bytes;
+	return rc;
 }
 
 int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes)
@@ -78,15 +103,10 @@ int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first,
 
 	new_path(wal, path);
 	if (s->fd < 0)
-		rc = begin(wal, s, path);
+		rc = open_new(wal, s, path);
 	if (rc == 0)
 		rc = add_zeros(wal, s, first, first_bytes);
-	if (rc && s->fd >= 0) {
-		io_close(wal->io, s->fd);
-		s->fd = -1;
-		(void)io_unlink(wal->io, path); /* best effort, for its space: the next one begins anew in any case */
-	}
-	return rc;
+	return rc ? drop(wal, s, path, rc) : 0;
 }
 
 bool wal__made(const struct wal *wal, const struct wal_segment *s)
@@ -103,5 +123,7 @@ int wal__make_named(struct wal *wal, struct wal_segment *s, uint64_t number)
 	wal__segment_path(wal, number, to);
 	s->number = number;
 	rc = io_rename(wal->io, from, to);
-	return rc ? rc : io_sync_dir(wal->io, wal->dir);
+	if (rc)
+		return drop(wal, s, from, rc);
+	return io_sync_dir(wal->io, wal->dir);
 }

@@ -110,6 +110,7 @@ struct wal {
 	uint64_t epoch; /* number of this open's first frame */
 	uint32_t last_crc;
 	uint64_t offset;
+	uint64_t make_from; /* an offset: the next segment is made from there on */
 	uint64_t built_index; /* entries <= it are in frames, and frames have none above it but those about to be cut */
 	uint64_t durable_number, durable_segment;
 	uint64_t last_entries_number; /* last frame that holds entries */
@@ -182,12 +183,17 @@ void wal__reads_cut(struct wal *wal, uint64_t from);
 int wal__recover(struct wal *wal, uint64_t from,
 	int (*each)(void *ctx, uint64_t index, struct slice data, struct err *err), void *each_ctx, struct err *err);
 
-/* wal_make.c: but for the two questions all block */
-uint64_t wal__make_due(uint64_t offset, uint64_t segment_bytes); /* of the next segment, when this one is full up to `offset` */
-/* So many zeros more, behind `first` if they are the first ones; durable. s->fd -1: begins anew, and so it is after a failure. */
-int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes);
+/* wal_make.c */
+void wal__make_from(struct wal *wal); /* where the log stands is where the next segment begins to be made: at an open, and in a new segment */
+/* So much of the next segment is there when this one, in which that began at `from`, is full up to `offset`. */
+uint64_t wal__make_due(uint64_t offset, uint64_t from, uint64_t segment_bytes);
 bool wal__made(const struct wal *wal, const struct wal_segment *s); /* complete */
-int wal__make_named(struct wal *wal, struct wal_segment *s, uint64_t number); /* a complete one; durable */
+/*
+ * Both block. A step of zeros more, behind `first` if they are the first ones; and its name, to one that is complete. Durable, or nothing is left, and the
+ * next step begins anew, as with s->fd -1.
+ */
+int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes);
+int wal__make_named(struct wal *wal, struct wal_segment *s, uint64_t number);
 
 /* wal_segment.c */
 void wal__segment_path(const struct wal *wal, uint64_t number, char path[WAL_PATH_BYTES]);

@@ -388,6 +388,7 @@ void wal_cut(struct wal *wal, uint64_t from)
 		return;
 	wal__kick(wal);
 	forget_from(wal, from);
+	wal->blocked_since_ns = 0; /* whoever waits still says so again */
 	wal->next_index = from;
 	if (from > wal->built_index)
 		return;

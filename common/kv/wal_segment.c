@@ -18,7 +18,7 @@
  *
  * When the segment written to is filled by a quarter and no ready one waits, jobs on IO_LANE_FILE make one ready. If they are out of
  * space, entries wait, and so does a restart: a trim, or somebody else, may give some; after WAL_SPACE_WAIT_MS it is
- * fatal. Any other failure is fatal at once. One that is half made waits if another can be used again meanwhile, or the log is closed.
+ * fatal. Any other failure is fatal at once. One that is half made waits while another can be used again.
  */
 #include "common/base/check.h"
 #include "common/base/mem.h"
@@ -232,6 +232,7 @@ bool wal__segment_advance(struct wal *wal)
 	s->last_index = last_index;
 	list_push_back(&wal->live, next);
 	wal->offset = 0;
+	wal__make_from(wal);
 	wal->blocked_since_ns = 0;
 	return true;
 }
@@ -290,6 +291,7 @@ void wal__segment_begun(struct wal *wal, struct wal_segment *segment)
 	while (!list_empty(&wal->live))
 		retire_first(wal);
 	list_push_back(&wal->live, &segment->link);
+	wal__make_from(wal);
 }
 
 void wal__segment_free(struct wal *wal, struct wal_segment *segment)
@@ -343,7 +345,10 @@ static int make(struct wal *wal, const struct wal_job *job)
 {
 	int rc = wal__make_step(wal, job->segment, NULL, 0);
 
-	return rc || !wal__made(wal, job->segment) ? rc : wal__make_named(wal, job->segment, job->number);
+	if (rc || !wal__made(wal, job->segment))
+		return rc;
+	rc = wal__make_named(wal, job->segment, job->number);
+	return rc == ERR_NOENT ? 0 : rc; /* somebody has removed it: it is made anew */
 }
 
 static void job_run(struct io_op *op)
@@ -404,8 +409,9 @@ static void job_done(struct io_op *op)
 	} else {
 		s->number = job->number;
 		list_push_back(&wal->ready, &s->link);
-		wal->space_retry = false;
 	}
+	if (!rc && (job->kind == WAL_JOB_MAKE || job->kind == WAL_JOB_RECYCLE))
+		wal->space_retry = false;
 	job->segment = NULL;
 	if (!rc && job->kind == WAL_JOB_CUT)
 		pause_start(wal);
@@ -466,7 +472,7 @@ static bool make_due(const struct wal *wal)
 
 	if (wal->space_retry && io_pending(&wal->timer))
 		return false;
-	return wal->blocked_since_ns || made < wal__make_due(wal->offset, wal->segment_bytes);
+	return wal->blocked_since_ns || made < wal__make_due(wal->offset, wal->make_from, wal->segment_bytes);
 }
 
 void wal__segment_work(struct wal *wal)

@@ -16,7 +16,8 @@
 #include "common/kv/wal_replica.h"
 #include "tests/lib/unit.h"
 
-enum { BED_SEGMENT_BYTES = 1 << 20, BED_INDICES = 8192, BED_CALLS = 4096, BED_DISK_BYTES = 64 << 20 };
+/* segments that are made in two steps */
+enum { BED_SEGMENT_BYTES = WAL_MAKE_STEP_BYTES + WAL_FRAME_ALIGN, BED_INDICES = 8192, BED_CALLS = 4096, BED_DISK_BYTES = 64 << 20 };
 
 struct bed_entry {
 	uint64_t term, stamp; /* stamp: unique; 0: of a snapshot */

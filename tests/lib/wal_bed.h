@@ -129,7 +129,7 @@ static inline void run_for(uint64_t ns)
 /* So many full segments, one full so far that the next one is made. */
 static inline void fill(uint64_t segments)
 {
-	while (wal__last_live(bed.wal)->number <= segments || wal__make_due(bed.wal->offset, bed.segment_bytes) < bed.segment_bytes)
+	while (wal__last_live(bed.wal)->number <= segments || wal__make_due(bed.wal->offset, bed.wal->make_from, bed.segment_bytes) < bed.segment_bytes)
 		append();
 	run_for(SECOND_NS);
 }

@@ -5,7 +5,7 @@
 enum { STEPS = THREE_STEPS / WAL_MAKE_STEP_BYTES };
 _Static_assert((int)THREE_STEPS % (int)WAL_MAKE_STEP_BYTES == 0, "a sync for each whole step");
 
-/* Of the next segment. */
+/* So much of the next segment. */
 static uint64_t made(void)
 {
 	if (!list_empty(&bed.wal->ready))
@@ -18,6 +18,22 @@ static void append_until(uint64_t offset)
 	while (bed.wal->offset <= offset)
 		append();
 	run_for(SECOND_NS / 20);
+}
+
+/* What earlier lives may leave there. */
+static void leave_junk(uint64_t bytes)
+{
+	uint8_t *junk = mem_alloc(bytes + 1);
+	int fd;
+
+	memset(junk, 0xff, bytes);
+	ck_assert_int_eq(io_open(bed.host, new_path, IO_OPEN_WRITE | IO_OPEN_CREATE | IO_OPEN_TRUNCATE, 0600, &fd), 0);
+	if (bytes)
+		ck_assert_int_eq(io_pwrite(bed.host, fd, junk, bytes, 0), (int64_t)bytes);
+	ck_assert_int_eq(io_fdatasync(bed.host, fd), 0);
+	ck_assert_int_eq(io_sync_dir(bed.host, log_dir), 0);
+	io_close(bed.host, fd);
+	mem_free(junk);
 }
 
 static void expect_zeros(const char *path, uint64_t from)
@@ -33,17 +49,25 @@ static void expect_zeros(const char *path, uint64_t from)
 
 START_TEST(test_due)
 {
-	uint64_t before = 0;
+	const uint64_t segment = 64 << 20, quarter = segment / 4;
 
-	for (uint64_t offset = 0; offset <= 64 << 20; offset += 4096) {
-		uint64_t due = wal__make_due(offset, 64 << 20);
+	for (uint64_t from = quarter; from < segment; from += segment / 32) {
+		uint64_t before = 0, end = from + (segment - from) / 2;
 
-		ck_assert_uint_eq(due > 0, offset > 16 << 20);
-		ck_assert_uint_eq(due == 64 << 20, offset >= 48 << 20);
-		ck_assert_uint_le(due - before, 2 * 4096);
-		before = due;
+		if (end < 3 * quarter)
+			end = 3 * quarter;
+		for (uint64_t offset = 0; offset <= segment; offset += 4096) {
+			uint64_t due = wal__make_due(offset, from, segment);
+
+			ck_assert_uint_eq(due > 0, offset > from);
+			ck_assert_uint_eq(due == segment, offset >= end);
+			ck_assert_uint_ge(due, before);
+			ck_assert_uint_le(due - before, segment / ((end - from) / 4096) + 1);
+			before = due;
+		}
 	}
-	ck_assert_uint_eq(wal__make_due(1 << 20, 1 << 20), 1 << 20);
+	ck_assert_uint_eq(wal__make_due(3 * quarter, quarter, segment), segment);
+	ck_assert_uint_eq(wal__make_due(segment, segment - 4096, segment), segment);
 }
 END_TEST
 
@@ -59,7 +83,7 @@ START_TEST(test_example)
 
 		append();
 		run_for(10 * SECOND_NS); /* an idle log makes nothing */
-		due = wal__make_due(bed.wal->offset, bed.segment_bytes);
+		due = wal__make_due(bed.wal->offset, bed.segment_bytes / 4, bed.segment_bytes);
 		ck_assert_uint_ge(made(), due);
 		ck_assert_uint_lt(made(), due + WAL_MAKE_STEP_BYTES);
 		ck_assert_uint_eq(bed.new_syncs, made() / WAL_MAKE_STEP_BYTES);
@@ -142,37 +166,33 @@ START_TEST(test_closed_before)
 }
 END_TEST
 
-/* Closed amid it: no further step; the next life begins anew, over whatever lies there, of any size, and without giving its blocks back first. */
+/*
+ * Closed amid it: no further step. The next life begins where it stands, and anew, over whatever lies there, of any size, and without giving its blocks back
+ * first: on a disk that is full then there is room for it all the same.
+ */
 START_TEST(test_closed_meanwhile)
 {
 	static const uint64_t sizes[] = {0, 4096 + 5, THREE_STEPS - 4096, THREE_STEPS, THREE_STEPS + 5, 2 * THREE_STEPS};
 
 	for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
-		uint8_t *junk = mem_alloc(2 * THREE_STEPS);
-		int fd;
-
 		bed_init(4, THREE_STEPS);
 		open_log();
 		append_until(bed.segment_bytes / 2);
 		close_log();
 		ck_assert_uint_eq(size_of(new_path), bed.segment_bytes);
-		memset(junk, 0xff, 2 * THREE_STEPS);
-		ck_assert_int_eq(io_open(bed.host, new_path, IO_OPEN_WRITE | IO_OPEN_TRUNCATE, 0600, &fd), 0);
-		if (sizes[i])
-			ck_assert_int_eq(io_pwrite(bed.host, fd, junk, sizes[i], 0), (int64_t)sizes[i]);
-		io_close(bed.host, fd);
-		mem_free(junk);
+		leave_junk(sizes[i]);
 		bed.new_syncs = 0;
 		open_log();
 		run_for(SECOND_NS);
-		ck_assert_uint_eq(bed.new_syncs, 0);
 		append();
 		run_for(SECOND_NS);
-		ck_assert_uint_ge(bed.new_syncs, STEPS / 2); /* as far as is due, at once */
-		ck_assert_uint_lt(bed.new_syncs, STEPS);
+		ck_assert_uint_ge(bed.new_syncs, 1);
+		ck_assert_uint_le(bed.new_syncs, 2); /* nothing is due of what the earlier life did */
 		ck_assert_uint_eq(size_of(new_path), bed.segment_bytes);
+		sim_disk_full(bed.host, true);
 		fill(0);
 		expect_zeros("/log/log-0000000000000002", 0);
+		sim_disk_full(bed.host, false);
 		fill(1);
 		close_log();
 		open_log();
@@ -180,6 +200,39 @@ START_TEST(test_closed_meanwhile)
 		close_log();
 		bed_fini();
 	}
+}
+END_TEST
+
+/* What lies there whole needs no room. */
+START_TEST(test_leftover_on_full_disk)
+{
+	bed_init(9, THREE_STEPS);
+	open_log();
+	leave_junk(THREE_STEPS);
+	sim_disk_full(bed.host, true);
+	fill(0);
+	expect_zeros("/log/log-0000000000000002", 0);
+	close_log();
+	bed_fini();
+}
+END_TEST
+
+/* Somebody makes room with rm: that is no failure. */
+START_TEST(test_removed_by_hand)
+{
+	bed_init(7, THREE_STEPS);
+	open_log();
+	append_until(bed.segment_bytes / 2);
+	bed.new_syncs = 0;
+	ck_assert_int_eq(io_unlink(bed.host, new_path), 0);
+	fill(1);
+	ck_assert_uint_gt(bed.new_syncs, STEPS);
+	expect_zeros("/log/log-0000000000000003", 0);
+	close_log();
+	open_log();
+	ck_assert_uint_eq(bed.replayed_to, bed.acknowledged);
+	close_log();
+	bed_fini();
 }
 END_TEST
 
@@ -202,8 +255,9 @@ START_TEST(test_full_disk)
 	run_for(10 * SECOND_NS);
 	ck_assert(!is_there(new_path));
 	sim_disk_full(bed.host, false);
-	ck_assert(sim_run(bed.sim, is_quiet, NULL, sim_now_ns(bed.sim) + 5 * SECOND_NS));
+	ck_assert(sim_run(bed.sim, is_quiet, NULL, sim_now_ns(bed.sim) + SECOND_NS / 2)); /* a try, and then a step follows the other */
 	expect_zeros("/log/log-0000000000000002", bed.wal->offset);
+	ck_assert(!bed.wal->space_retry);
 	close_log();
 	bed_fini();
 }
@@ -216,6 +270,7 @@ static bool crash_at(uint64_t sync, enum sim_loss loss)
 
 	bed_init(10 + sync, THREE_STEPS);
 	open_log();
+	leave_junk(THREE_STEPS);
 	append_until(bed.segment_bytes / 4);
 	sim_set_loss(bed.host, loss);
 	sim_stop_at_sync(bed.host, sync, stopped, NULL);
@@ -227,6 +282,8 @@ static bool crash_at(uint64_t sync, enum sim_loss loss)
 	if (sim_host_is_up(bed.host))
 		sim_host_crash(bed.host);
 	sim_host_restart(bed.host);
+	if (is_there("/log/log-0000000000000002"))
+		expect_zeros("/log/log-0000000000000002", 0);
 	bed.in_flight = 0;
 	open_log();
 	ck_assert_uint_ge(bed.replayed_to, bed.acknowledged);
@@ -243,14 +300,15 @@ static bool crash_at(uint64_t sync, enum sim_loss loss)
 
 START_TEST(test_crash_everywhere)
 {
-	static const enum sim_loss losses[] = {SIM_LOSS_ALL, SIM_LOSS_ANY, SIM_LOSS_NONE};
+	static const enum sim_loss losses[] = {SIM_LOSS_ALL, SIM_LOSS_ANY, SIM_LOSS_TORN, SIM_LOSS_NONE};
 	uint32_t crashes = 0;
 
 	for (size_t l = 0; l < ARRAY_COUNT(losses); l++)
 		for (uint64_t n = 1; crash_at(n, losses[l]); n++)
 			crashes++;
-	ck_assert_uint_ge(crashes, 3 * (STEPS + 1));
+	ck_assert_uint_ge(crashes, ARRAY_COUNT(losses) * (STEPS + 1));
 }
 END_TEST
 
-UNIT_MAIN("wal_make", test_due, test_example, test_burst, test_used_again_meanwhile, test_closed_before, test_closed_meanwhile, test_full_disk, test_crash_everywhere)
+UNIT_MAIN("wal_make", test_due, test_example, test_burst, test_used_again_meanwhile, test_closed_before, test_closed_meanwhile, test_leftover_on_full_disk,
+	test_removed_by_hand, test_full_disk, test_crash_everywhere)

@@ -184,5 +184,28 @@ START_TEST(test_term_before_its_entries)
 }
 END_TEST
 
+/* Entries that waited for room and were cut off wait for nothing: neither is a segment made for them, nor a close kept. */
+START_TEST(test_cut_of_what_waits)
+{
+	begin();
+	sim_disk_full(bed.host, true);
+	appends(5, 1, 200000); /* the segment is full, and none is ready */
+	bed_append(&bed, 1, 200000);
+	bed_run_for(&bed, 1000000000);
+	ck_assert_int_eq(bed.in_flight, 1);
+	ck_assert_uint_gt(bed.wal->blocked_since_ns, 0);
+	bed_cut(&bed, 6);
+	bed_settle(&bed);
+	ck_assert_uint_eq(bed.canceled, 1);
+	ck_assert_uint_eq(bed.wal->blocked_since_ns, 0);
+	bed_close(&bed);
+	ck_assert_int_eq(bed.fatal, 0);
+	sim_disk_full(bed.host, false);
+	bed_open(&bed);
+	ck_assert_uint_eq(bed.now.last, 5);
+	bed_fini(&bed);
+}
+END_TEST
+
 UNIT_MAIN("wal_replica", test_terms_and_commit, test_commit_is_durable, test_cut, test_cut_below_what_is_left,
-	test_cut_begins_a_nonce, test_cut_from_callback, test_term_before_its_entries)
+	test_cut_begins_a_nonce, test_cut_from_callback, test_term_before_its_entries, test_cut_of_what_waits)
