@@ -473,7 +473,7 @@ uint64_t metad__count_rows(const struct metad *md, enum state_table table)
 	uint64_t n = 0;
 
 	state_key_table(&key, table);
-	for (kv_seek(md->state.kv, &scan, state_key_slice(&key));
+	for (kv_seek_within(md->state.kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE);
 		kv_scan_valid(&scan) && scan.key.data[0] == (uint8_t)table && n < METAD_COUNT_ROWS; kv_scan_next(&scan))
 		n++;
 	kv_scan_end(&scan);

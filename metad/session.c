@@ -311,7 +311,7 @@ static enum plan_next release_step(struct plan *plan, const struct plan_facts *f
 		return PLAN_REST;
 	cmd->count = 0;
 	state_key_pair(&key, STATE_TABLE_ORPHAN, ss->pass.ms, ss->pass.inode);
-	kv_seek(facts->state->kv, &scan, state_key_slice(&key));
+	kv_seek_within(facts->state->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE);
 	for (; kv_scan_valid(&scan) && state_key_parse_pair(scan.key, STATE_TABLE_ORPHAN, &time_ms, &inode); kv_scan_next(&scan)) {
 		bool is_young = time_ms + wait_ms(md, time_ms) > now_ms;
 

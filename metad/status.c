@@ -102,7 +102,7 @@ static bool count_slice(struct metad *md, bool *ret_end)
 
 	*ret_end = false;
 	state_key_id(&key, STATE_TABLE_BLOCK, scan->next);
-	for (kv_seek(md->state.kv, &rows, state_key_slice(&key)); n < METAD_SCAN_ROWS; kv_scan_next(&rows), n++) {
+	for (kv_seek_within(md->state.kv, &rows, state_key_slice(&key), STATE_PREFIX_TABLE); n < METAD_SCAN_ROWS; kv_scan_next(&rows), n++) {
 		if (!kv_scan_valid(&rows) || !state_key_parse_id(rows.key, STATE_TABLE_BLOCK, &id)) {
 			*ret_end = true;
 			break;

@@ -533,6 +533,11 @@ static void scan_step_all_at_key(struct kv_scan *scan)
 }
 
 /* Stops at the smallest key of all sources whose newest row is not a tombstone, or at any. */
+static bool scan_is_within(const struct kv_scan *scan, struct slice key)
+{
+	return key.len >= scan->prefix_bytes && memcmp(key.data, scan->prefix, scan->prefix_bytes) == 0;
+}
+
 static void scan_settle(struct kv_scan *scan)
 {
 	struct memtable_row best = {0}, row;
@@ -551,7 +556,7 @@ static void scan_settle(struct kv_scan *scan)
 				scan->state[SCAN_AT] |= 1u << i;
 			}
 		}
-		if (!scan->state[SCAN_AT] || scan->kv->unreadable) {
+		if (!scan->state[SCAN_AT] || scan->kv->unreadable || !scan_is_within(scan, best.key)) {
 			scan->key = scan->value = slice_of(NULL, 0);
 			return;
 		}
@@ -565,7 +570,7 @@ static void scan_settle(struct kv_scan *scan)
 	scan->removed = best.tombstone;
 }
 
-static void seek(struct kv *kv, struct kv_scan *scan, struct slice from, bool recent)
+static void seek(struct kv *kv, struct kv_scan *scan, struct slice from, size_t prefix_bytes, bool recent)
 {
 	const struct memtable *const tables[SCAN_TABLES] = {kv->active, kv->frozen};
 	struct slice key = {NULL, 0}, value = {NULL, 0};
@@ -578,6 +583,9 @@ static void seek(struct kv *kv, struct kv_scan *scan, struct slice from, bool re
 	scan->state[SCAN_GENERATION] = kv->generation;
 	scan->state[SCAN_RENEWALS] = kv->renewals;
 	scan->state[SCAN_RECENT] = recent;
+	if (prefix_bytes)
+		memcpy(scan->prefix, from.data, prefix_bytes);
+	scan->prefix_bytes = prefix_bytes;
 	for (int i = 0; i < SCAN_TABLES; i++) {
 		memtable_seek(tables[i], &pos, from);
 		scan_store_pos(scan, i, &pos);
@@ -591,12 +599,18 @@ static void seek(struct kv *kv, struct kv_scan *scan, struct slice from, bool re
 
 void kv_seek(struct kv *kv, struct kv_scan *scan, struct slice from)
 {
-	seek(kv, scan, from, false);
+	seek(kv, scan, from, 0, false);
+}
+
+void kv_seek_within(struct kv *kv, struct kv_scan *scan, struct slice from, size_t prefix_bytes)
+{
+	CHECK(prefix_bytes <= KV_PREFIX_MAX && prefix_bytes <= from.len);
+	seek(kv, scan, from, prefix_bytes, false);
 }
 
 void kv_seek_recent(struct kv *kv, struct kv_scan *scan, struct slice from)
 {
-	seek(kv, scan, from, true);
+	seek(kv, scan, from, 0, true);
 }
 
 bool kv_scan_valid(const struct kv_scan *scan)

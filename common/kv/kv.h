@@ -99,6 +99,8 @@ int kv_failure(const struct kv *kv, const char **ret_text);
  * what it was to write stays in memory, and reads go on. The value is valid until the next kv_put or kv_del, or until the hooks of this turn run. */
 int kv_get(struct kv *kv, struct slice key, struct slice *ret_value);
 
+enum { KV_PREFIX_MAX = 16 };
+
 /*
  * A scan in key order over the merged tables. Key and value are valid until the next call on this scan, the next put or
  * del, or until the hooks of this turn run; to go on after a put, a del or a turn, end the scan and seek again behind
@@ -114,9 +116,16 @@ struct kv_scan {
 	struct kv *kv; /* private from here */
 	void *sources[3];
 	uint64_t state[12];
+	uint8_t prefix[KV_PREFIX_MAX];
+	size_t prefix_bytes;
 };
 /* First key >= from; an empty slice: the first of all. */
 void kv_seek(struct kv *kv, struct kv_scan *scan, struct slice from);
+/*
+ * The same, over keys alone that begin with the first `prefix_bytes` of `from` (<= KV_PREFIX_MAX). Wherever one range of keys is meant: a scan steps over rows
+ * that were deleted since the last commit, one by one, until it comes upon one that is there, and without an end that may be any number of other ranges' rows.
+ */
+void kv_seek_within(struct kv *kv, struct kv_scan *scan, struct slice from, size_t prefix_bytes);
 /* The same over those rows alone that were put, or removed, since the commit that reads see. A step is one row: it takes no longer for others. */
 void kv_seek_recent(struct kv *kv, struct kv_scan *scan, struct slice from);
 bool kv_scan_valid(const struct kv_scan *scan);

@@ -506,7 +506,7 @@ static void walk_step(struct plan_repair *p, struct state *s, uint64_t now_ms)
 
 	p->asked = 0;
 	state_key_id(&key, STATE_TABLE_BLOCK, p->next_block);
-	for (kv_seek(s->kv, &rows, state_key_slice(&key)); n < PLAN_STEP_ROWS && p->asked < REPAIR_ASKS;
+	for (kv_seek_within(s->kv, &rows, state_key_slice(&key), STATE_PREFIX_TABLE); n < PLAN_STEP_ROWS && p->asked < REPAIR_ASKS;
 		kv_scan_next(&rows), n++) {
 		if (!kv_scan_valid(&rows) || !state_key_parse_id(rows.key, STATE_TABLE_BLOCK, &id)) {
 			end = true;

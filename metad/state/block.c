@@ -50,7 +50,7 @@ int state_extent_get(struct state *s, uint64_t inode, uint64_t offset, struct st
 	int code = ERR_NOENT;
 
 	state_key_extent(&key, inode, offset + 1);
-	kv_seek(s->kv, &scan, state_key_slice(&key));
+	kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_ID);
 	if (kv_scan_valid(&scan) && state_key_parse_extent(scan.key, inode, &end)) {
 		code = state_extent_decode(scan.value, end, ret_extent);
 		if (code)

@@ -48,7 +48,7 @@ static int gc_next(struct state *s, enum state_table table, uint64_t *id, struct
 	int code = ERR_NOENT;
 
 	state_key_id(&key, table, *id);
-	kv_seek(s->kv, &scan, state_key_slice(&key));
+	kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE);
 	if (kv_scan_valid(&scan) && state_key_parse_id(scan.key, table, id)) {
 		code = state_gc_decode(scan.value, ret_gc);
 		if (code)
@@ -100,7 +100,7 @@ int state_drop_begin(struct state *s, uint32_t disk, const struct state_copy *fr
 	state_key_drop(&key, disk, from);
 	ret_list->disk = disk;
 	ret_list->started = false;
-	kv_seek(s->kv, &ret_list->scan, state_key_slice(&key));
+	kv_seek_within(s->kv, &ret_list->scan, state_key_slice(&key), STATE_PREFIX_NUMBER);
 	return state_drop_next(s, ret_list);
 }
 
@@ -278,7 +278,7 @@ static bool take_rows(struct state *s, enum state_table table, uint64_t inode, u
 		struct kv_scan scan;
 
 		state_key_id(&prefix, table, inode);
-		kv_seek(s->kv, &scan, state_key_slice(&prefix));
+		kv_seek_within(s->kv, &scan, state_key_slice(&prefix), STATE_PREFIX_ID);
 		key.len = 0;
 		if (kv_scan_valid(&scan) && scan.key.len >= prefix.len &&
 			memcmp(scan.key.data, prefix.bytes, prefix.len) == 0) {

@@ -72,7 +72,7 @@ void state__intents_open(struct state *s)
 	uint8_t index;
 
 	state_key_table(&key, STATE_TABLE_INTENT);
-	for (kv_seek(s->kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+	for (kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE); kv_scan_valid(&scan); kv_scan_next(&scan)) {
 		if (scan.key.len == 0 || scan.key.data[0] != STATE_TABLE_INTENT)
 			break;
 		if (s->intent_count == STATE_INTENTS || !state_key_parse_intent(scan.key, &block, &index) ||

@@ -48,6 +48,9 @@ enum state_table {
 	STATE_TABLE_INTENT = 0x31,      /* block, index: a rebuild or move under way */
 };
 
+/* What the keys of one table share, or of those of one id or number (disk) in it: kv_seek_within. */
+enum { STATE_PREFIX_TABLE = 1, STATE_PREFIX_NUMBER = 1 + 4, STATE_PREFIX_ID = 1 + 8 };
+
 /* A chunk as it lies on some disk. */
 struct state_copy {
 	uint64_t block;

@@ -50,7 +50,7 @@ static int first_lease(struct state *s, const struct state_session *session, uin
 	uint64_t owner = 0;
 
 	state_key_pair(&key, STATE_TABLE_LEASE, session->id, session->lease_from);
-	kv_seek(s->kv, &scan, state_key_slice(&key));
+	kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_ID);
 	if (!kv_scan_valid(&scan) || !state_key_parse_pair(scan.key, STATE_TABLE_LEASE, &owner, ret_inode))
 		owner = 0;
 	kv_scan_end(&scan);

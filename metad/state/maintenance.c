@@ -19,7 +19,7 @@ void state__maintenance_open(struct state *s)
 	uint32_t id;
 
 	state_key_table(&key, STATE_TABLE_MAINTENANCE);
-	for (kv_seek(s->kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+	for (kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE); kv_scan_valid(&scan); kv_scan_next(&scan)) {
 		if (scan.key.data[0] != STATE_TABLE_MAINTENANCE)
 			break;
 		if (!state_key_parse_number(scan.key, STATE_TABLE_MAINTENANCE, &id) || !state_server_at(s, id) ||

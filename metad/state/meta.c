@@ -71,7 +71,7 @@ static void load_table(
 	uint32_t id;
 
 	state_key_table(&key, table);
-	for (kv_seek(s->kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+	for (kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE); kv_scan_valid(&scan); kv_scan_next(&scan)) {
 		if (scan.key.len == 0 || scan.key.data[0] != (uint8_t)table)
 			break;
 		if (!state_key_parse_number(scan.key, table, &id) || !id_plausible(id)) {
@@ -276,7 +276,7 @@ static int first_range(struct state *s, uint64_t *ret_first, struct state_range 
 	int code = ERR_NOENT;
 
 	state_key_table(&key, STATE_TABLE_RANGE);
-	kv_seek(s->kv, &scan, state_key_slice(&key));
+	kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE);
 	if (kv_scan_valid(&scan) && scan.key.data[0] == STATE_TABLE_RANGE) {
 		code = 0;
 		if (!state_key_parse_id(scan.key, STATE_TABLE_RANGE, ret_first) ||

@@ -284,7 +284,7 @@ int state_list_begin(struct state *s, uint64_t dir, struct slice after, struct s
 
 	ret_listing->dir = dir;
 	state_key_dirent(&key, dir, after);
-	kv_seek(s->kv, &ret_listing->scan, state_key_slice(&key));
+	kv_seek_within(s->kv, &ret_listing->scan, state_key_slice(&key), STATE_PREFIX_ID);
 	code = listing_take(s, ret_listing);
 	if (!code && after.len && slice_compare(ret_listing->name, after) == 0)
 		code = state_list_next(s, ret_listing);

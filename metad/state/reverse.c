@@ -95,7 +95,7 @@ static void begin_committed(
 
 	*ret_walk = (struct state_reverse_walk){.s = s, .disk = disk, .to = to, .next = to, .most = UINT32_MAX};
 	state_key_disk_block(&key, disk, from);
-	kv_seek(s->kv, &ret_walk->committed, state_key_slice(&key));
+	kv_seek_within(s->kv, &ret_walk->committed, state_key_slice(&key), STATE_PREFIX_NUMBER);
 }
 
 void state_reverse_begin(

@@ -260,7 +260,7 @@ void state__sessions_load(struct state *s)
 	uint64_t id, inode;
 
 	state_key_table(&key, STATE_TABLE_SESSION);
-	for (kv_seek(s->kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+	for (kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE); kv_scan_valid(&scan); kv_scan_next(&scan)) {
 		if (scan.key.data[0] != STATE_TABLE_SESSION)
 			break;
 		if (!state_key_parse_id(scan.key, STATE_TABLE_SESSION, &id) ||
@@ -271,7 +271,7 @@ void state__sessions_load(struct state *s)
 	}
 	kv_scan_end(&scan);
 	state_key_table(&key, STATE_TABLE_LEASE);
-	for (kv_seek(s->kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+	for (kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE); kv_scan_valid(&scan); kv_scan_next(&scan)) {
 		if (scan.key.data[0] != STATE_TABLE_LEASE)
 			break;
 		if (!state_key_parse_pair(scan.key, STATE_TABLE_LEASE, &id, &inode) || !find(s, id)) {

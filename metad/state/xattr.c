@@ -30,7 +30,7 @@ void state_xattr_list(struct state *s, uint64_t inode, void (*each)(void *ctx, s
 	struct slice name;
 
 	state_key_xattr(&key, inode, (struct slice){0});
-	for (kv_seek(s->kv, &scan, state_key_slice(&key)); kv_scan_valid(&scan); kv_scan_next(&scan)) {
+	for (kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_ID); kv_scan_valid(&scan); kv_scan_next(&scan)) {
 		if (!state_key_parse_xattr(scan.key, inode, &name))
 			break;
 		each(ctx, name);
@@ -48,7 +48,7 @@ void state__xattrs_drop(struct state *s, uint64_t inode)
 
 	state_key_xattr(&from, inode, (struct slice){0});
 	for (int i = 0; i < LIMIT_XATTRS; i++) {
-		kv_seek(s->kv, &scan, state_key_slice(&from));
+		kv_seek_within(s->kv, &scan, state_key_slice(&from), STATE_PREFIX_ID);
 		any = kv_scan_valid(&scan) && state_key_parse_xattr(scan.key, inode, &name);
 		if (any)
 			state_key_xattr(&key, inode, name);

@@ -135,23 +135,31 @@ struct bed {
 	uint64_t applied;
 };
 
-static void check_scan(struct bed *bed, int from)
+/* The next that a scan comes upon which began at `from`, and sees keys alone that share the first `prefix` bytes with it. */
+static int next_there(const struct bed *bed, int i, int from, size_t prefix)
+{
+	while (i < KEYS && !(bed->model[i].there && strncmp(bed->model[i].key, bed->model[from].key, prefix) == 0))
+		i++;
+	return i;
+}
+
+static void check_scan(struct bed *bed, int from, size_t prefix)
 {
 	struct kv_scan scan;
 	int i = from;
 
-	kv_seek(bed->kv, &scan, from ? text(bed->model[from].key) : slice_of(NULL, 0));
+	if (prefix)
+		kv_seek_within(bed->kv, &scan, text(bed->model[from].key), prefix);
+	else
+		kv_seek(bed->kv, &scan, from ? text(bed->model[from].key) : slice_of(NULL, 0));
 	for (; kv_scan_valid(&scan); kv_scan_next(&scan), i++) {
-		while (i < KEYS && !bed->model[i].there)
-			i++;
+		i = next_there(bed, i, from, prefix);
 		ck_assert_int_lt(i, KEYS);
 		ck_assert_int_eq(slice_compare(scan.key, text(bed->model[i].key)), 0);
 		ck_assert_int_eq(
 			slice_compare(scan.value, slice_of(bed->model[i].value, bed->model[i].value_bytes)), 0);
 	}
-	while (i < KEYS && !bed->model[i].there)
-		i++;
-	ck_assert_int_eq(i, KEYS);
+	ck_assert_int_eq(next_there(bed, i, from, prefix), KEYS);
 	kv_scan_end(&scan);
 }
 
@@ -185,12 +193,15 @@ static void step_done(struct io_op *op)
 {
 	struct bed *bed = CONTAINER_OF(op, struct bed, step);
 	struct kv_stats stats;
+	int from;
 
 	for (int i = 0; i < OPS_PER_STEP; i++) {
 		change(bed);
 		check_get(bed, (int)rng_below(&bed->rng, KEYS));
 	}
-	check_scan(bed, (int)rng_below(&bed->rng, KEYS));
+	check_scan(bed, (int)rng_below(&bed->rng, KEYS), 0);
+	from = (int)rng_below(&bed->rng, KEYS);
+	check_scan(bed, from, 1 + rng_below(&bed->rng, strlen(bed->model[from].key)));
 	ck_assert_uint_le(kv_trim_index(bed->kv), bed->applied);
 	/* until there were some commits, however slow the disk is today */
 	kv_get_stats(bed->kv, &stats);
@@ -225,14 +236,14 @@ START_TEST(test_against_a_model)
 			snprintf(bed.model[i].key, sizeof(bed.model[i].key), "key-%05d", i);
 		for (int round = 0; round < 3; round++) {
 			bed.kv = open_kv(&bed.l, backends[b], 32 << 10, bed.applied);
-			check_scan(&bed, 0);
+			check_scan(&bed, 0, 0);
 			run_steps(&bed);
 			close_kv(&bed.l, bed.kv);
 		}
 		bed.kv = open_kv(&bed.l, backends[b], 0, bed.applied);
 		for (int i = 0; i < KEYS; i++)
 			check_get(&bed, i);
-		check_scan(&bed, 0);
+		check_scan(&bed, 0, 0);
 		close_kv(&bed.l, bed.kv);
 		real_loop_fini(&bed.l);
 	}
