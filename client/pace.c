@@ -30,6 +30,9 @@ static bool is_slow(uint64_t took_ns, uint64_t median_ns)
 
 void pace_note(struct pace *p, uint64_t took_ns, uint64_t median_ns)
 {
+	/* It is what it would be compared with, as of two of which the other one is later still: that tells nothing. */
+	if (took_ns > PACE_NOISE_NS && took_ns == median_ns)
+		return;
 	if (is_slow(took_ns, median_ns)) {
 		p->well_in_row = 0;
 		p->slow_in_row += p->slow_in_row < UINT16_MAX;

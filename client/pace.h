@@ -43,7 +43,7 @@ struct pace {
 	uint64_t hint_until_ns; /* another client found it slow */
 };
 
-/* A request took took_ns, or has been waiting for so long; median_ns: of its race, 0 if it ended before that was known. */
+/* A request took took_ns, or has been waiting for so long; median_ns: of its race, 0 if it ended before that was known. The median itself counts neither way. */
 void pace_note(struct pace *p, uint64_t took_ns, uint64_t median_ns);
 /* Slow, by what was seen here or by another's word. */
 bool pace_avoided(const struct pace *p, uint64_t now_ns);

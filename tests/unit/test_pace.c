@@ -55,6 +55,25 @@ START_TEST(test_what_is_no_slowness)
 }
 END_TEST
 
+/* Which of two slow ones is the quicker says nothing of either. */
+START_TEST(test_its_own_median_tells_nothing)
+{
+	struct pace p = {0};
+
+	pace_note(&p, 80 * MS, 5 * MS);
+	for (int i = 0; i < 10; i++)
+		pace_note(&p, 90 * MS, 90 * MS);
+	pace_note(&p, 80 * MS, 5 * MS);
+	ck_assert(pace_avoided(&p, 0)); /* the row goes on */
+	for (int i = 0; i < 10; i++)
+		pace_note(&p, 90 * MS, 90 * MS);
+	ck_assert(pace_avoided(&p, 0));
+	for (int i = 0; i < 3; i++)
+		pace_note(&p, 1 * MS, 1 * MS);
+	ck_assert(!pace_avoided(&p, 0));
+}
+END_TEST
+
 START_TEST(test_probes_bring_it_back)
 {
 	struct pace p = {0};
@@ -110,5 +129,5 @@ START_TEST(test_race)
 }
 END_TEST
 
-UNIT_MAIN("pace", test_slow_in_a_row_is_avoided, test_100_ms_of_it_are_enough, test_what_is_no_slowness,
+UNIT_MAIN("pace", test_slow_in_a_row_is_avoided, test_100_ms_of_it_are_enough, test_what_is_no_slowness, test_its_own_median_tells_nothing,
 	test_probes_bring_it_back, test_hints_end, test_race)
