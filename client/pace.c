@@ -23,15 +23,21 @@ uint64_t pace_race_median(const struct pace_race *r)
 	return r->entered > 1 && r->ended > middle ? r->took_ns[middle] : 0;
 }
 
+uint64_t pace_race_peers(const struct pace_race *r)
+{
+	uint8_t middle = r->entered > 1 ? (uint8_t)((r->entered - 2) / 2) : 0;
+
+	return r->entered > 1 && r->ended > middle ? r->took_ns[middle] : 0;
+}
+
 static bool is_slow(uint64_t took_ns, uint64_t median_ns)
 {
-	return median_ns > 0 && took_ns > PACE_NOISE_NS && took_ns > median_ns * PACE_FACTOR;
+	return took_ns > PACE_NOISE_NS && took_ns > median_ns * PACE_FACTOR;
 }
 
 void pace_note(struct pace *p, uint64_t took_ns, uint64_t median_ns)
 {
-	/* It is what it would be compared with, as of two of which the other one is later still: that tells nothing. */
-	if (took_ns > PACE_NOISE_NS && took_ns == median_ns)
+	if (took_ns > PACE_NOISE_NS && median_ns == 0)
 		return;
 	if (is_slow(took_ns, median_ns)) {
 		p->well_in_row = 0;

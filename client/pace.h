@@ -4,7 +4,7 @@
  *
  * Only work that was given to several disks at the same time is compared (a *race*: the cells of a stripe, the seals of a block, the
  * fetches of a read): whatever slows all of them down, a busy client or a busy network, is nobody's fault. A disk is slow when its
- * requests took more than PACE_FACTOR times the median of their races, for PACE_REQUESTS in a row or for PACE_LONG_NS in sum. It is then
+ * requests took more than PACE_FACTOR times the median of the others in their races, for PACE_REQUESTS in a row or for PACE_LONG_NS in sum. It is then
  * avoided; one request in PACE_PROBE_EVERY goes to it all the same, and PACE_WELL of these in a row that were not slow bring it back.
  */
 #ifndef CLIENT_PACE_H
@@ -33,6 +33,11 @@ struct pace_race {
 void pace_race_end(struct pace_race *r, uint64_t took_ns); /* more than have entered: ignored */
 /* The median of all that entered, once half of them have ended; 0: not known yet. */
 uint64_t pace_race_median(const struct pace_race *r);
+/*
+ * What one that has not ended in it, or is about to, is compared with: the (lower) median of all others. 0: not known yet, or it has none. Of two that are late the quicker one
+ * would be the median of all, and the measure of both.
+ */
+uint64_t pace_race_peers(const struct pace_race *r);
 
 struct pace {
 	uint16_t slow_in_row, well_in_row;
@@ -43,7 +48,7 @@ struct pace {
 	uint64_t hint_until_ns; /* another client found it slow */
 };
 
-/* A request took took_ns, or has been waiting for so long; median_ns: of its race, 0 if it ended before that was known. The median itself counts neither way. */
+/* A request took took_ns, or has been waiting for so long; median_ns: of its pace_race_peers. Without peers it tells something only if it is no slower than noise. */
 void pace_note(struct pace *p, uint64_t took_ns, uint64_t median_ns);
 /* Slow, by what was seen here or by another's word. */
 bool pace_avoided(const struct pace *p, uint64_t now_ns);

@@ -140,7 +140,7 @@ static void note_pace(struct read_fetch *f, uint64_t took_ns)
 	struct read_job *j = f->job;
 
 	if (!f->noted)
-		disks_note(&j->args.client->disks, j->args.block->chunks[f->index].disk, took_ns, pace_race_median(&j->race));
+		disks_note(&j->args.client->disks, j->args.block->chunks[f->index].disk, took_ns, pace_race_peers(&j->race));
 	f->noted = true;
 }
 
@@ -169,8 +169,8 @@ static void fetch_done(struct rpc_call *call, int status, const ProtobufCMessage
 
 		disks_succeeded(disks, disk);
 		note_took(j->args.client, took_ns);
-		pace_race_end(&j->race, took_ns);
 		note_pace(f, took_ns);
+		pace_race_end(&j->race, took_ns);
 	} else {
 		if (status != ERR_CANCELED || lane->error == 0)
 			lane->error = status;

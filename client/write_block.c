@@ -358,7 +358,7 @@ static void note_late(struct write_chunk *c)
 
 	if (c->seal_sent)
 		disks_note(&client->disks, c->target.disk, io_now_ns(client->io) - c->seal_sent_ns,
-			pace_race_median(&c->block->race));
+			pace_race_peers(&c->block->race));
 }
 
 /* One decision; true if there may be more to decide. */

@@ -532,12 +532,12 @@ static void scan_step_all_at_key(struct kv_scan *scan)
 			scan_step(scan, i);
 }
 
-/* Stops at the smallest key of all sources whose newest row is not a tombstone, or at any. */
 static bool scan_is_within(const struct kv_scan *scan, struct slice key)
 {
 	return key.len >= scan->prefix_bytes && memcmp(key.data, scan->prefix, scan->prefix_bytes) == 0;
 }
 
+/* Stops at the smallest key of all sources whose newest row is not a tombstone, or at any; or behind the keys that are meant. */
 static void scan_settle(struct kv_scan *scan)
 {
 	struct memtable_row best = {0}, row;

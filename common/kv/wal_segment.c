@@ -348,7 +348,7 @@ static int make(struct wal *wal, const struct wal_job *job)
 	if (rc || !wal__made(wal, job->segment))
 		return rc;
 	rc = wal__make_named(wal, job->segment, job->number);
-	return rc == ERR_NOENT ? 0 : rc; /* somebody has removed it: it is made anew */
+	return rc == ERR_NOENT && job->segment->fd < 0 ? 0 : rc; /* somebody has removed it: it is made anew */
 }
 
 static void job_run(struct io_op *op)

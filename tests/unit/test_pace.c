@@ -55,22 +55,43 @@ START_TEST(test_what_is_no_slowness)
 }
 END_TEST
 
-/* Which of two slow ones is the quicker says nothing of either. */
-START_TEST(test_its_own_median_tells_nothing)
+/* Without anybody to compare it with, 90 ms tell nothing: neither is a row of slow ones broken, nor is a slow disk brought back. */
+START_TEST(test_alone_it_tells_nothing)
 {
 	struct pace p = {0};
 
 	pace_note(&p, 80 * MS, 5 * MS);
 	for (int i = 0; i < 10; i++)
-		pace_note(&p, 90 * MS, 90 * MS);
+		pace_note(&p, 90 * MS, 0);
 	pace_note(&p, 80 * MS, 5 * MS);
-	ck_assert(pace_avoided(&p, 0)); /* the row goes on */
+	ck_assert(pace_avoided(&p, 0));
 	for (int i = 0; i < 10; i++)
-		pace_note(&p, 90 * MS, 90 * MS);
+		pace_note(&p, 90 * MS, 0);
 	ck_assert(pace_avoided(&p, 0));
 	for (int i = 0; i < 3; i++)
-		pace_note(&p, 1 * MS, 1 * MS);
+		pace_note(&p, 1 * MS, 0);
 	ck_assert(!pace_avoided(&p, 0));
+}
+END_TEST
+
+/* Two of three are late: both are measured by the third. */
+START_TEST(test_two_of_three_are_late)
+{
+	struct pace_race r = {.entered = 3};
+
+	ck_assert_uint_eq(pace_race_peers(&r), 0);
+	pace_race_end(&r, 5 * MS);
+	ck_assert_uint_eq(pace_race_peers(&r), 5 * MS); /* of the one that comes with 85 */
+	pace_race_end(&r, 85 * MS);
+	ck_assert_uint_eq(pace_race_peers(&r), 5 * MS); /* and with 90 */
+	r = (struct pace_race){.entered = 1};
+	ck_assert_uint_eq(pace_race_peers(&r), 0);
+	r = (struct pace_race){.entered = 6};
+	pace_race_end(&r, 3 * MS);
+	pace_race_end(&r, 4 * MS);
+	ck_assert_uint_eq(pace_race_peers(&r), 0);
+	pace_race_end(&r, 5 * MS);
+	ck_assert_uint_eq(pace_race_peers(&r), 5 * MS); /* the third of the five others */
 }
 END_TEST
 
@@ -129,5 +150,5 @@ START_TEST(test_race)
 }
 END_TEST
 
-UNIT_MAIN("pace", test_slow_in_a_row_is_avoided, test_100_ms_of_it_are_enough, test_what_is_no_slowness, test_its_own_median_tells_nothing,
+UNIT_MAIN("pace", test_slow_in_a_row_is_avoided, test_100_ms_of_it_are_enough, test_what_is_no_slowness, test_alone_it_tells_nothing, test_two_of_three_are_late,
 	test_probes_bring_it_back, test_hints_end, test_race)
