@@ -661,13 +661,6 @@ uint64_t kv_trim_index(const struct kv *kv)
 	return kv->trim_index;
 }
 
-uint32_t kv_pressure(const struct kv *kv)
-{
-	uint64_t percent = (memtable_bytes(kv->active) + memtable_bytes(kv->frozen)) * 100 / LIMIT_MEMTABLE_BYTES;
-
-	return percent > 100 ? 100 : (uint32_t)percent;
-}
-
 /* What the active table may hold now, of the `room` that the frozen one leaves it. */
 static uint64_t active_ration(const struct kv *kv, uint64_t room)
 {
@@ -677,6 +670,15 @@ static uint64_t active_ration(const struct kv *kv, uint64_t room)
 	if (!kv->commit_running || elapsed_ms >= expected_ms)
 		return room;
 	return free_bytes + (room - free_bytes) * elapsed_ms / expected_ms;
+}
+
+uint32_t kv_pressure(const struct kv *kv)
+{
+	uint64_t active = memtable_bytes(kv->active), frozen = memtable_bytes(kv->frozen), room = LIMIT_MEMTABLE_BYTES > frozen ? LIMIT_MEMTABLE_BYTES - frozen : 0,
+		 ration = active_ration(kv, room), of_all = (active + frozen) * 100 / LIMIT_MEMTABLE_BYTES, of_ration = ration ? active * 100 / ration : 100,
+		 percent = of_all > of_ration ? of_all : of_ration;
+
+	return percent > 100 ? 100 : (uint32_t)percent;
 }
 
 static struct kv_room room_of(const struct kv *kv)

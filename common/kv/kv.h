@@ -134,7 +134,7 @@ void kv_scan_end(struct kv_scan *scan);
 
 /* Applied index of the last-but-one durable commit: the log behind it is needed. */
 uint64_t kv_trim_index(const struct kv *kv);
-/* 0: memory tables empty .. 100: at their bound, admit nothing. */
+/* 0: memory tables empty .. 100: at their bound, or at what a running commit leaves them by now; they admit nothing. */
 uint32_t kv_pressure(const struct kv *kv);
 /*
  * May the tables grow now? `worst_bytes` (what may still come of entries on their way, and of one more) must fit below

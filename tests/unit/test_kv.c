@@ -5,6 +5,7 @@
 #include "tests/lib/real_loop.h"
 #include "tests/lib/unit.h"
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -309,6 +310,70 @@ START_TEST(test_bounds_and_pressure)
 }
 END_TEST
 
+/* kv_lmdb, whose commits wait until they may. */
+static struct kv_backend held;
+static atomic_bool held_back, is_held;
+
+static int held_commit(void *store, const struct memtable *table, uint64_t applied, bool sync, struct err *err)
+{
+	atomic_store(&is_held, true);
+	while (atomic_load(&held_back))
+		usleep(1000);
+	return kv_lmdb.commit(store, table, applied, sync, err);
+}
+
+static void look_whether_held(struct io_op *op)
+{
+	struct bed *bed = CONTAINER_OF(op, struct bed, step);
+
+	if (atomic_load(&is_held)) {
+		real_loop_got(&bed->l);
+		return;
+	}
+	io_prep_timer(&bed->step, io_now_ns(bed->l.io) + 1000000, look_whether_held);
+	io_submit(bed->l.io, &bed->step);
+}
+
+static void put_bulk(struct kv *kv, uint32_t number)
+{
+	static uint8_t key[LIMIT_KEY_BYTES], value[LIMIT_VALUE_BYTES];
+
+	memcpy(key + LIMIT_KEY_BYTES - sizeof(number), &number, sizeof(number));
+	kv_put(kv, slice_of(key, sizeof(key)), slice_of(value, sizeof(value)));
+}
+
+/* Who looks at the pressure stands back before a commit leaves no more to anybody, not when memory is full. */
+START_TEST(test_pressure_beside_a_commit)
+{
+	static struct bed bed;
+	struct kv_stats stats;
+	uint32_t n = 0;
+
+	real_loop_init(&bed.l);
+	held = kv_lmdb;
+	held.commit = held_commit;
+	bed.kv = open_kv(&bed.l, &held, 0, 0);
+	atomic_store(&held_back, true);
+	while (kv_pressure(bed.kv) < 37)
+		put_bulk(bed.kv, n++);
+	kv_applied(bed.kv, 1);
+	bed.l.expected = 1;
+	look_whether_held(&bed.step);
+	real_loop_wait(&bed.l);
+	while (kv_admits(bed.kv, 0, 0))
+		put_bulk(bed.kv, n++);
+	ck_assert_uint_gt(kv_pressure(bed.kv), 90);
+	kv_get_stats(bed.kv, &stats);
+	ck_assert_uint_lt(stats.memory_bytes, (uint64_t)LIMIT_MEMTABLE_BYTES * 3 / 4);
+	kv_applied(bed.kv, 2);
+	atomic_store(&held_back, false);
+	flush_kv(&bed.l, bed.kv);
+	ck_assert_uint_lt(kv_pressure(bed.kv), 2);
+	close_kv(&bed.l, bed.kv);
+	real_loop_fini(&bed.l);
+}
+END_TEST
+
 /* ---- damage ---- */
 
 static char fatal_text[ERR_TEXT_BYTES];
@@ -608,5 +673,5 @@ START_TEST(test_snapshot)
 }
 END_TEST
 
-UNIT_MAIN("kv", test_example, test_snapshot, test_against_a_model, test_trim_index, test_bounds_and_pressure, test_damaged_value, test_in_use,
+UNIT_MAIN("kv", test_example, test_snapshot, test_against_a_model, test_trim_index, test_bounds_and_pressure, test_pressure_beside_a_commit, test_damaged_value, test_in_use,
 	test_bad_files, test_reads_go_on_after_a_failed_commit, test_full)
