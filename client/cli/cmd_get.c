@@ -11,6 +11,7 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/transfer.h"
+#include "common/base/check.h"
 #include "common/base/mem.h"
 
 struct values {
@@ -24,6 +25,8 @@ static const struct opt opts[] = {
 	CLI_COMMON_OPTS(struct values),
 	{0},
 };
+
+static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
 
 /* The temporary file of a get that is interrupted: the handler removes it. */
 static const char *volatile temp_file;
@@ -40,12 +43,28 @@ static void on_interrupt(int number)
 
 static void catch_interrupts(void)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 	struct sigaction old, action = {.sa_handler = on_interrupt};
 
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) /* nohup stays nohup */
-			sigaction(signals[i], &action, NULL);
+	for (size_t i = 0; i < ARRAY_COUNT(interrupts); i++)
+		if (sigaction(interrupts[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) /* nohup stays nohup */
+			sigaction(interrupts[i], &action, NULL);
+}
+
+/* An interrupt comes before there is such a file, or when the handler knows of it. The library's threads take no signals. */
+static int make_temp(char *temp)
+{
+	sigset_t held, before;
+	int fd;
+
+	sigemptyset(&held);
+	for (size_t i = 0; i < ARRAY_COUNT(interrupts); i++)
+		sigaddset(&held, interrupts[i]);
+	pthread_sigmask(SIG_BLOCK, &held, &before);
+	fd = mkstemp(temp);
+	if (fd >= 0)
+		temp_file = temp;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return fd;
 }
 
 /* Our output, if it is this file, whatever else it is called (/proc/PID/fd/1 of a shell): replaced, it would be lost with all that is in it. */
@@ -141,7 +160,7 @@ static int get_regular(struct cli *cli, const char *path, const char *local, con
 
 	/* A short name of its own: the file's may be as long as names can be. */
 	temp = mem_printf("%.*s.craton-XXXXXX", slash ? (int)(slash + 1 - local) : 0, local);
-	fd = mkstemp(temp);
+	fd = make_temp(temp);
 	if (fd < 0) {
 		cli->full |= errno == ENOSPC || errno == EDQUOT;
 		exit_code = cli_fail(cli, "cannot create a file beside %s: %s%s", local, strerror(errno),
@@ -149,7 +168,6 @@ static int get_regular(struct cli *cli, const char *path, const char *local, con
 		mem_free(temp);
 		return exit_code;
 	}
-	temp_file = temp;
 	progress_start(&p, path, st->size, cli->json);
 	exit_code = transfer_out(cli, path, fd, local, &p);
 	progress_end(&p);

@@ -328,14 +328,17 @@ def interrupts(store):
     os.mkdir(folder)
     for name in store.chunkds(): # so that it cannot end before it is told
         store.signal(name, signal.SIGSTOP)
-    get = subprocess.Popen([craton, "get", "/dir/file", os.path.join(folder, "file")], env=store.env, stderr=subprocess.PIPE)
-    wait_until(lambda: os.listdir(folder) or get.poll() is not None, "the temporary file of a get")
-    get.send_signal(signal.SIGINT)
-    said = get.communicate(timeout=60)[1]
+    for _ in range(20):  # at once: amid the making of its file, too
+        get = subprocess.Popen([craton, "get", "/dir/file", os.path.join(folder, "file")], env=store.env, stderr=subprocess.PIPE)
+        while not os.listdir(folder) and get.poll() is None:
+            pass
+        get.send_signal(signal.SIGINT)
+        said = get.communicate(timeout=60)[1]
+        if get.returncode != -signal.SIGINT or said or os.listdir(folder):
+            failures.append(f"get, interrupted: exit {get.returncode}, left {os.listdir(folder)}: {said!r}")
+            break
     for name in store.chunkds():
         store.signal(name, signal.SIGCONT)
-    if get.returncode != -signal.SIGINT or said or os.listdir(folder):
-        failures.append(f"get, interrupted: exit {get.returncode}, left {os.listdir(folder)}: {said!r}")
 
     for words in (["ls", "-r", "/"], ["cat", "/dir/file"], ["status", "--watch"]):
         unread, closed = os.pipe()
