@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * background: runs the plans on metad's loop, one bounded step of each a turn. A plan with a command under way waits for
- * its result. While the table's memory is half full what users ask for comes first: then plans have a step every PLAN_REST_MS, and
- * none while it is nearly full. A command that finds no room in the batches, or is refused, is forgotten; the plan names it again after its rest.
+ * its result. While the table's memory is half full, or half of what a running commit leaves of it by now, what users ask for comes first: then plans have a step
+ * every PLAN_REST_MS, and none while it is nearly full. Where users asked for something while a plan's command was under way, its next one waits BESIDE_MS. A command that finds no room in the batches, or is refused, is forgotten; the plan names it again after its rest.
  *
  * Timers: `rest` looks at all plans every PLAN_REST_MS, `soon` of one of them when it has more to do.
  */
@@ -10,7 +10,11 @@
 
 #include "common/base/check.h"
 
-enum { PRESSURE_REST = 50, PRESSURE_FULL = 90 };
+enum {
+	PRESSURE_REST = 50,
+	PRESSURE_FULL = 90,
+	BESIDE_MS = 10, /* a command of a thousand rows takes each metad a millisecond or two, and all that share its entry, or come behind it, wait for that */
+};
 
 static const uint64_t MS_NS = 1000 * 1000;
 
@@ -21,13 +25,13 @@ static bool at_work(const struct metad *md)
 	return md->ready && !md->stopping && !md->failed;
 }
 
-static void step_soon(struct background_job *job)
+static void step_in(struct background_job *job, uint64_t rest_ns)
 {
 	struct metad *md = job->md;
 
 	if (io_pending(&job->soon) || !at_work(md))
 		return;
-	io_prep_timer(&job->soon, io_now_ns(md->io), on_soon);
+	io_prep_timer(&job->soon, io_now_ns(md->io) + rest_ns, on_soon);
 	io_submit(md->io, &job->soon);
 }
 
@@ -35,26 +39,26 @@ static void on_command(struct metad *md, void *arg, int status, const struct sta
 {
 	struct background_job *job = arg;
 
-	(void)md;
 	CHECK(job->busy);
 	job->busy = false;
 	job->plan->done(job->plan, status, res);
 	if (res)
-		step_soon(job);
+		step_in(job, md->batcher.asked == job->asked ? 0 : BESIDE_MS * MS_NS);
 }
 
-static void step(struct background_job *job, uint32_t most_pressure)
+static void step(struct background_job *job)
 {
 	struct metad *md = job->md;
 	struct plan_facts facts = {.state = &md->state, .now_ms = metad__now_ms(md)};
 	enum plan_next next;
 	struct err err = {0};
 
-	if (job->busy || !at_work(md) || kv_pressure(md->state.kv) >= most_pressure)
+	if (job->busy || !at_work(md))
 		return;
 	next = job->plan->step(job->plan, &facts, &md->cmd);
 	if (next == PLAN_COMMAND) {
 		job->busy = true;
+		job->asked = md->batcher.asked;
 		if (!metad__submit(md, on_command, job)) {
 			job->busy = false;
 			job->plan->done(job->plan, ERR_OVERLOADED, NULL);
@@ -63,15 +67,15 @@ static void step(struct background_job *job, uint32_t most_pressure)
 	if (state_failure(&md->state, &err))
 		metad__fatal(md, err.code, err.text);
 	else if (next == PLAN_GO_ON)
-		step_soon(job);
+		step_in(job, 0);
 }
 
 static void on_soon(struct io_op *op)
 {
 	struct background_job *job = CONTAINER_OF(op, struct background_job, soon);
 
-	if (op->result == 0)
-		step(job, PRESSURE_REST);
+	if (op->result == 0 && kv_pressure_now(job->md->state.kv) < PRESSURE_REST)
+		step(job);
 	metad__maybe_stopped(job->md);
 }
 
@@ -84,8 +88,8 @@ static void on_rest(struct io_op *op)
 		return;
 	}
 	for (uint32_t i = 0; i < md->background.job_count; i++)
-		if (!io_pending(&md->background.jobs[i].soon))
-			step(&md->background.jobs[i], PRESSURE_FULL);
+		if (!io_pending(&md->background.jobs[i].soon) && kv_pressure(md->state.kv) < PRESSURE_FULL)
+			step(&md->background.jobs[i]);
 	metad__background_start(md);
 }
 

@@ -92,6 +92,7 @@ struct batcher {
 	bool raising; /* one that raises is in flight */
 	struct io_turn_hook hook;
 	uint64_t entries, commands; /* applied, since the start */
+	uint64_t asked;             /* commands that users asked for, since the start */
 	struct metrics_histogram seconds; /* of an entry, from its submission to its application */
 };
 
@@ -174,7 +175,8 @@ struct block_scan {
 struct background_job {
 	struct metad *md;
 	struct plan *plan;
-	bool busy; /* a command of it is under way */
+	bool busy;      /* a command of it is under way */
+	uint64_t asked; /* by users, before that */
 	struct io_op soon; /* its next step, if that does not wait for `rest` */
 };
 

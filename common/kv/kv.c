@@ -449,16 +449,15 @@ int kv_get(struct kv *kv, struct slice key, struct slice *ret_value)
 
 /*
  * The private part of a scan: sources[0] and [1] with state[0] and [1] are positions in the active and the frozen
- * table, sources[2] is the backing store's cursor with its row in state[4..7].
+ * table, sources[2] is the backing store's cursor with its key in state[4] and [5].
  */
 enum scan_state {
 	SCAN_SLOT = 0, /* and 1 */
 	SCAN_GENERATION = 2,
 	SCAN_AT = 3,    /* bits of the sources that stand at scan->key */
 	SCAN_KEY = 4,   /* address, length; 0: the cursor is behind the last row */
-	SCAN_VALUE = 6, /* address, length */
-	SCAN_RENEWALS = 8,
-	SCAN_RECENT = 9, /* removed rows, too */
+	SCAN_RENEWALS = 6,
+	SCAN_RECENT = 7, /* removed rows, too */
 };
 enum { SCAN_TABLES = 2, SCAN_BACKING = 2, SCAN_SOURCES = 3 };
 
@@ -484,13 +483,13 @@ static void scan_store_pos(struct kv_scan *scan, int source, const struct memtab
 	scan->state[SCAN_SLOT + source] = pos->slot;
 }
 
-/* Where source stands. False: at its end. */
+/* Where source stands; of the backing store without the value. False: at its end. */
 static bool scan_source(const struct kv_scan *scan, int source, struct memtable_row *ret_row)
 {
 	struct memtable_pos pos;
 
 	if (source == SCAN_BACKING) {
-		*ret_row = (struct memtable_row){scan_slice(scan, SCAN_KEY), scan_slice(scan, SCAN_VALUE), false};
+		*ret_row = (struct memtable_row){.key = scan_slice(scan, SCAN_KEY)};
 		return ret_row->key.len > 0;
 	}
 	pos = scan_pos(scan, source);
@@ -498,26 +497,24 @@ static bool scan_source(const struct kv_scan *scan, int source, struct memtable_
 }
 
 /* After a seek or a step of the backing store's cursor. */
-static void scan_backing_result(
-	struct kv_scan *scan, int rc, struct slice key, struct slice value, const struct err *err)
+static void scan_backing_result(struct kv_scan *scan, int rc, struct slice key, const struct err *err)
 {
 	scan_store(scan, SCAN_KEY, rc ? slice_of(NULL, 0) : key);
-	scan_store(scan, SCAN_VALUE, rc ? slice_of(NULL, 0) : value);
 	if (rc && rc != ERR_NOENT)
 		read_failed(scan->kv, rc, err->text);
 }
 
 static void scan_step(struct kv_scan *scan, int source)
 {
-	struct slice key = {NULL, 0}, value = {NULL, 0};
+	struct slice key = {NULL, 0};
 	struct kv *kv = scan->kv;
 	struct memtable_pos pos;
 	struct err err;
 	int rc;
 
 	if (source == SCAN_BACKING) {
-		rc = kv->backend->next(kv->store, scan->sources[SCAN_BACKING], &key, &value, &err);
-		scan_backing_result(scan, rc, key, value, &err);
+		rc = kv->backend->next(kv->store, scan->sources[SCAN_BACKING], &key, &err);
+		scan_backing_result(scan, rc, key, &err);
 		return;
 	}
 	pos = scan_pos(scan, source);
@@ -535,6 +532,17 @@ static void scan_step_all_at_key(struct kv_scan *scan)
 static bool scan_is_within(const struct kv_scan *scan, struct slice key)
 {
 	return key.len >= scan->prefix_bytes && memcmp(key.data, scan->prefix, scan->prefix_bytes) == 0;
+}
+
+/* The scan stands at a row of the backing store alone. */
+static bool scan_open_backing(struct kv_scan *scan, struct slice *ret_value)
+{
+	struct err err;
+	int rc = scan->kv->backend->value(scan->kv->store, scan->sources[SCAN_BACKING], ret_value, &err);
+
+	if (rc)
+		read_failed(scan->kv, rc, err.text);
+	return rc == 0;
 }
 
 /* Stops at the smallest key of all sources whose newest row is not a tombstone, or at any; or behind the keys that are meant. */
@@ -556,7 +564,8 @@ static void scan_settle(struct kv_scan *scan)
 				scan->state[SCAN_AT] |= 1u << i;
 			}
 		}
-		if (!scan->state[SCAN_AT] || scan->kv->unreadable || !scan_is_within(scan, best.key)) {
+		if (!scan->state[SCAN_AT] || scan->kv->unreadable || !scan_is_within(scan, best.key) ||
+			(scan->state[SCAN_AT] == 1u << SCAN_BACKING && !scan_open_backing(scan, &best.value))) {
 			scan->key = scan->value = slice_of(NULL, 0);
 			return;
 		}
@@ -573,7 +582,7 @@ static void scan_settle(struct kv_scan *scan)
 static void seek(struct kv *kv, struct kv_scan *scan, struct slice from, size_t prefix_bytes, bool recent)
 {
 	const struct memtable *const tables[SCAN_TABLES] = {kv->active, kv->frozen};
-	struct slice key = {NULL, 0}, value = {NULL, 0};
+	struct slice key = {NULL, 0};
 	struct memtable_pos pos;
 	struct err err;
 	int rc;
@@ -592,8 +601,8 @@ static void seek(struct kv *kv, struct kv_scan *scan, struct slice from, size_t 
 	}
 	rc = recent || kv->unreadable
 		? ERR_NOENT
-		: kv->backend->seek(kv->store, from, &scan->sources[SCAN_BACKING], &key, &value, &err);
-	scan_backing_result(scan, rc, key, value, &err);
+		: kv->backend->seek(kv->store, from, &scan->sources[SCAN_BACKING], &key, &err);
+	scan_backing_result(scan, rc, key, &err);
 	scan_settle(scan);
 }
 
@@ -672,13 +681,22 @@ static uint64_t active_ration(const struct kv *kv, uint64_t room)
 	return free_bytes + (room - free_bytes) * elapsed_ms / expected_ms;
 }
 
+static uint32_t percent_of(uint64_t part, uint64_t whole)
+{
+	return part >= whole ? 100 : (uint32_t)(part * 100 / whole);
+}
+
 uint32_t kv_pressure(const struct kv *kv)
 {
-	uint64_t active = memtable_bytes(kv->active), frozen = memtable_bytes(kv->frozen), room = LIMIT_MEMTABLE_BYTES > frozen ? LIMIT_MEMTABLE_BYTES - frozen : 0,
-		 ration = active_ration(kv, room), of_all = (active + frozen) * 100 / LIMIT_MEMTABLE_BYTES, of_ration = ration ? active * 100 / ration : 100,
-		 percent = of_all > of_ration ? of_all : of_ration;
+	return percent_of(memtable_bytes(kv->active) + memtable_bytes(kv->frozen), LIMIT_MEMTABLE_BYTES);
+}
 
-	return percent > 100 ? 100 : (uint32_t)percent;
+uint32_t kv_pressure_now(const struct kv *kv)
+{
+	uint64_t frozen = memtable_bytes(kv->frozen), room = LIMIT_MEMTABLE_BYTES > frozen ? LIMIT_MEMTABLE_BYTES - frozen : 0;
+	uint32_t of_ration = percent_of(memtable_bytes(kv->active), active_ration(kv, room)), of_all = kv_pressure(kv);
+
+	return of_all > of_ration ? of_all : of_ration;
 }
 
 static struct kv_room room_of(const struct kv *kv)

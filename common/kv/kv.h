@@ -115,7 +115,7 @@ struct kv_scan {
 	bool removed;  /* kv_seek_recent alone: a row that is not there any more */
 	struct kv *kv; /* private from here */
 	void *sources[3];
-	uint64_t state[12];
+	uint64_t state[8];
 	uint8_t prefix[KV_PREFIX_MAX];
 	size_t prefix_bytes;
 };
@@ -134,8 +134,10 @@ void kv_scan_end(struct kv_scan *scan);
 
 /* Applied index of the last-but-one durable commit: the log behind it is needed. */
 uint64_t kv_trim_index(const struct kv *kv);
-/* 0: memory tables empty .. 100: at their bound, or at what a running commit leaves them by now; they admit nothing. */
+/* 0: memory tables empty .. 100: at their bound. */
 uint32_t kv_pressure(const struct kv *kv);
+/* The same, or how much is taken of what a running commit leaves them by now (see kv_admits), if that is more. Who can wait stands back in time by this. */
+uint32_t kv_pressure_now(const struct kv *kv);
 /*
  * May the tables grow now? `worst_bytes` (what may still come of entries on their way, and of one more) must fit below
  * LIMIT_MEMTABLE_BYTES, always. And while a commit runs, the room that it leaves is rationed over the time that it will

@@ -63,6 +63,7 @@ static const char state_key[] = "applied";
 struct lmdb_cursor {
 	struct list link;
 	MDB_cursor *cursor;
+	MDB_val key, value; /* where it stands */
 };
 
 /* A row that was read and checked since the last renew, where it lies in LMDB's map. */
@@ -610,21 +611,11 @@ static int lmdb_get(void *store, struct slice key, struct slice *ret_value, stru
 	return rc;
 }
 
-static int at_row(struct store *s, MDB_cursor *cursor, MDB_val k, MDB_cursor_op op, struct slice *ret_key,
-	struct slice *ret_value, struct err *err)
+static int move(struct store *s, MDB_cursor *cursor, MDB_cursor_op op, MDB_val *key, MDB_val *value, struct err *err)
 {
-	MDB_val v;
-	int rc;
+	int rc = mdb_cursor_get(cursor, key, value, op);
 
-	rc = mdb_cursor_get(cursor, &k, &v, op);
-	if (rc == MDB_NOTFOUND)
-		return ERR_NOENT;
-	if (rc)
-		return lmdb_err(s, err, rc, "cannot scan");
-	rc = open_row(s, slice_of_val(k), v, ret_value, err);
-	if (!rc)
-		*ret_key = slice_of_val(k);
-	return rc;
+	return rc == MDB_NOTFOUND ? ERR_NOENT : rc ? lmdb_err(s, err, rc, "cannot scan") : 0;
 }
 
 static void lmdb_seek_end(void *store, void *cursor)
@@ -634,34 +625,43 @@ static void lmdb_seek_end(void *store, void *cursor)
 		cursor_close(cursor);
 }
 
-static int lmdb_seek(void *store, struct slice from, void **ret_cursor, struct slice *ret_key, struct slice *ret_value,
-	struct err *err)
+static int lmdb_seek(void *store, struct slice from, void **ret_cursor, struct slice *ret_key, struct err *err)
 {
 	struct store *s = store;
-	MDB_cursor *cursor;
-	struct lmdb_cursor *c;
+	struct lmdb_cursor at = {.key = val_of(from)}, *c;
 	int rc;
 
-	rc = mdb_cursor_open(s->reader, s->rows, &cursor);
+	rc = mdb_cursor_open(s->reader, s->rows, &at.cursor);
 	if (rc)
 		return lmdb_err(s, err, rc, "cannot scan");
-	rc = at_row(s, cursor, val_of(from), from.len ? MDB_SET_RANGE : MDB_FIRST, ret_key, ret_value, err);
+	rc = move(s, at.cursor, from.len ? MDB_SET_RANGE : MDB_FIRST, &at.key, &at.value, err);
 	if (rc) {
-		mdb_cursor_close(cursor);
+		mdb_cursor_close(at.cursor);
 		return rc;
 	}
 	c = MEM_NEW(struct lmdb_cursor);
-	c->cursor = cursor;
+	*c = at;
 	list_push_back(&s->cursors, &c->link);
 	*ret_cursor = c;
+	*ret_key = slice_of_val(c->key);
 	return 0;
 }
 
-static int lmdb_next(void *store, void *cursor, struct slice *ret_key, struct slice *ret_value, struct err *err)
+static int lmdb_next(void *store, void *cursor, struct slice *ret_key, struct err *err)
 {
 	struct lmdb_cursor *c = cursor;
+	int rc = move(store, c->cursor, MDB_NEXT, &c->key, &c->value, err);
 
-	return at_row(store, c->cursor, (MDB_val){0, NULL}, MDB_NEXT, ret_key, ret_value, err);
+	if (!rc)
+		*ret_key = slice_of_val(c->key);
+	return rc;
+}
+
+static int lmdb_value(void *store, void *cursor, struct slice *ret_value, struct err *err)
+{
+	const struct lmdb_cursor *c = cursor;
+
+	return open_row(store, slice_of_val(c->key), c->value, ret_value, err);
 }
 
 /* ---- snapshots: a reader of their own ---- */
@@ -716,10 +716,14 @@ static int lmdb_snapshot_next(
 	void *store, void *snapshot, struct slice *ret_key, struct slice *ret_value, struct err *err)
 {
 	struct lmdb_snapshot *snap = snapshot;
-	MDB_cursor_op op = snap->begun ? MDB_NEXT : MDB_FIRST;
+	MDB_val key, value;
+	int rc = move(store, snap->cursor, snap->begun ? MDB_NEXT : MDB_FIRST, &key, &value, err);
 
 	snap->begun = true;
-	return at_row(store, snap->cursor, (MDB_val){0, NULL}, op, ret_key, ret_value, err);
+	if (rc)
+		return rc;
+	*ret_key = slice_of_val(key);
+	return open_row(store, *ret_key, value, ret_value, err);
 }
 
 /* A value of several pages comes from the disk with one read, and while others are on their way. */
@@ -775,6 +779,7 @@ const struct kv_backend kv_lmdb = {
 	.get = lmdb_get,
 	.seek = lmdb_seek,
 	.next = lmdb_next,
+	.value = lmdb_value,
 	.seek_end = lmdb_seek_end,
 	.snapshot_open = lmdb_snapshot_open,
 	.snapshot_next = lmdb_snapshot_next,

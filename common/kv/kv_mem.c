@@ -49,6 +49,7 @@ struct slot {
 struct mem_cursor {
 	struct list link;
 	struct memtable_pos pos;
+	struct memtable_row row; /* where it stands */
 };
 
 struct store {
@@ -500,17 +501,11 @@ static int mem_get(void *store, struct slice key, struct slice *ret_value, struc
 	return memtable_get(s->rows, key, ret_value) == MEMTABLE_VALUE ? 0 : ERR_NOENT;
 }
 
-static int at_row(struct memtable_pos *pos, struct slice *ret_key, struct slice *ret_value)
+static int at_row(struct memtable_pos *pos, struct memtable_row *ret_row)
 {
-	struct memtable_row row;
-
-	for (; memtable_at(pos, &row); memtable_next(pos)) {
-		if (row.tombstone)
-			continue;
-		*ret_key = row.key;
-		*ret_value = row.value;
-		return 0;
-	}
+	for (; memtable_at(pos, ret_row); memtable_next(pos))
+		if (!ret_row->tombstone)
+			return 0;
 	return ERR_NOENT;
 }
 
@@ -525,34 +520,46 @@ static void mem_seek_end(void *store, void *cursor)
 	mem_free(c);
 }
 
-static int mem_seek(void *store, struct slice from, void **ret_cursor, struct slice *ret_key, struct slice *ret_value,
-	struct err *err)
+static int mem_seek(void *store, struct slice from, void **ret_cursor, struct slice *ret_key, struct err *err)
 {
 	struct store *s = store;
-	struct memtable_pos pos;
-	struct mem_cursor *c;
+	struct mem_cursor at = {0}, *c;
 	int rc;
 
 	(void)err;
-	memtable_seek(s->rows, &pos, from);
-	rc = at_row(&pos, ret_key, ret_value);
+	memtable_seek(s->rows, &at.pos, from);
+	rc = at_row(&at.pos, &at.row);
 	if (rc)
 		return rc;
 	c = MEM_NEW(struct mem_cursor);
-	c->pos = pos;
+	*c = at;
+	*ret_key = c->row.key;
 	list_push_back(&s->cursors, &c->link);
 	*ret_cursor = c;
 	return 0;
 }
 
-static int mem_next(void *store, void *cursor, struct slice *ret_key, struct slice *ret_value, struct err *err)
+static int mem_next(void *store, void *cursor, struct slice *ret_key, struct err *err)
 {
 	struct mem_cursor *c = cursor;
 
 	(void)store;
 	(void)err;
 	memtable_next(&c->pos);
-	return at_row(&c->pos, ret_key, ret_value);
+	if (at_row(&c->pos, &c->row))
+		return ERR_NOENT;
+	*ret_key = c->row.key;
+	return 0;
+}
+
+static int mem_value(void *store, void *cursor, struct slice *ret_value, struct err *err)
+{
+	const struct mem_cursor *c = cursor;
+
+	(void)store;
+	(void)err;
+	*ret_value = c->row.value;
+	return 0;
 }
 
 /* ---- snapshots: a copy ---- */
@@ -584,12 +591,15 @@ static int mem_snapshot_next(
 	void *store, void *snapshot, struct slice *ret_key, struct slice *ret_value, struct err *err)
 {
 	struct mem_snapshot *snap = snapshot;
-	int rc = at_row(&snap->pos, ret_key, ret_value);
+	struct memtable_row row;
 
 	(void)store, (void)err;
-	if (rc == 0)
-		memtable_next(&snap->pos);
-	return rc;
+	if (at_row(&snap->pos, &row))
+		return ERR_NOENT;
+	*ret_key = row.key;
+	*ret_value = row.value;
+	memtable_next(&snap->pos);
+	return 0;
 }
 
 static void mem_snapshot_close(void *store, void *snapshot)
@@ -615,6 +625,7 @@ const struct kv_backend kv_mem = {
 	.get = mem_get,
 	.seek = mem_seek,
 	.next = mem_next,
+	.value = mem_value,
 	.seek_end = mem_seek_end,
 	.snapshot_open = mem_snapshot_open,
 	.snapshot_next = mem_snapshot_next,

@@ -226,6 +226,30 @@ START_TEST(test_many_unlinked_files_leave)
 }
 END_TEST
 
+/* While users change things commands for what has left come one after the other, but not one upon the other. */
+START_TEST(test_many_unlinked_files_leave_beside_users)
+{
+	enum { FILES = 2000 };
+	uint64_t fewer = FILES, begun, took_ns, inode, epoch;
+	char path[24];
+
+	metad_bed_open_sim(b, 15);
+	remove_many(FILES, NULL, 0);
+	metad_bed_crash(b);
+	metad_bed_sleep(b, LIMIT_SESSION_MS - 5000);
+	ck_assert(sim_run(b->sim, has_fewer, &fewer, sim_now_ns(b->sim) + 10 * 1000000000ull));
+	begun = sim_now_ns(b->sim);
+	for (int i = 0; orphans(); i++) {
+		snprintf(path, sizeof(path), "beside%d", i);
+		ck_assert_int_eq(bed_open_file(b, path, false, &inode, &epoch), 0);
+	}
+	took_ns = sim_now_ns(b->sim) - begun;
+	ck_assert_uint_gt(took_ns, FILES / STATE_RELEASE_MAX * 4 * 1000000ull);
+	ck_assert_uint_lt(took_ns, FILES / STATE_RELEASE_MAX * 50 * 1000000ull);
+	metad_bed_close(b);
+}
+END_TEST
+
 /* More than a step looks at are open: those behind them leave, and they when they are closed. */
 START_TEST(test_many_unlinked_but_open)
 {
@@ -379,4 +403,4 @@ START_TEST(test_once_over_crashes)
 END_TEST
 
 UNIT_MAIN("metad_session", test_example, test_what_is_refused, test_silence_ends_a_session, test_close,
-	test_unlinked_but_open, test_many_unlinked_files_leave, test_many_unlinked_but_open, test_who_may_hold, test_too_many_open_files, test_once_over_crashes)
+	test_unlinked_but_open, test_many_unlinked_files_leave, test_many_unlinked_files_leave_beside_users, test_many_unlinked_but_open, test_who_may_hold, test_too_many_open_files, test_once_over_crashes)
