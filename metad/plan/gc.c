@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "metad/plan/gc.h"
 
+#include <string.h>
 #include "common/base/check.h"
 
-static const uint8_t tables[] = {STATE_TABLE_GC, STATE_TABLE_GC_CUT, STATE_TABLE_GC_BLOCK, STATE_TABLE_BLOCK_GONE};
+enum { LOOK_MS = 5000 }; /* rows that come since a look are younger than it, but for those of files that somebody had open until then */
+
+static const uint8_t tables[PLAN_GC_TABLES] = {STATE_TABLE_GC, STATE_TABLE_GC_CUT, STATE_TABLE_GC_BLOCK, STATE_TABLE_BLOCK_GONE};
 
 /* Drop rows of a disk that is gone; one disk after the other, from where the last command ended. */
 static bool forget_drops(struct plan_gc *gc, struct state *s, struct state_cmd *ret_cmd)
@@ -29,6 +32,30 @@ static bool forget_drops(struct plan_gc *gc, struct state *s, struct state_cmd *
 	return false;
 }
 
+/* As state_gc_find, over the table where the plan is; ERR_NOENT without a look while nothing can be due. */
+static int look(struct plan_gc *gc, const struct plan_facts *facts, uint64_t before_ms, uint64_t *ret_id)
+{
+	struct plan_gc_look *l = &gc->looks[gc->at];
+	uint64_t floor = tables[gc->at] == STATE_TABLE_BLOCK_GONE ? facts->state->meta.floor : 0;
+	int code;
+
+	if (gc->from == 0) {
+		if (facts->now_ms < l->quiet_until_ms && floor == l->quiet_floor)
+			return ERR_NOENT;
+		*l = (struct plan_gc_look){.began_ms = facts->now_ms, .soonest_ms = facts->now_ms};
+	}
+	code = state_gc_find(facts->state, tables[gc->at], gc->from, before_ms, ret_id, &l->soonest_ms);
+	l->named |= code == 0;
+	/* A cut is due at once; in a hurry there may be more at any time. */
+	if (code == ERR_NOENT && !l->named && tables[gc->at] != STATE_TABLE_GC_CUT && facts->now_ms >= gc->hurry_ms + STATE_GC_READ_MS) {
+		l->quiet_until_ms = l->soonest_ms + STATE_GC_READ_MS;
+		if (l->quiet_until_ms > l->began_ms + LOOK_MS)
+			l->quiet_until_ms = l->began_ms + LOOK_MS;
+		l->quiet_floor = floor;
+	}
+	return code;
+}
+
 static enum plan_next step(struct plan *plan, const struct plan_facts *facts, struct state_cmd *ret_cmd)
 {
 	struct plan_gc *gc = CONTAINER_OF(plan, struct plan_gc, plan);
@@ -39,10 +66,10 @@ static enum plan_next step(struct plan *plan, const struct plan_facts *facts, st
 		before_ms = gc->hurry_ms;
 	if (tables[gc->at] == STATE_TABLE_GC_CUT)
 		before_ms = facts->now_ms; /* its file takes no bytes until then; the blocks it leaves wait on their own */
-	code = state_gc_find(facts->state, tables[gc->at], gc->from, before_ms, &id);
+	code = look(gc, facts, before_ms, &id);
 	gc->from = code == ERR_NOENT ? 0 : id;
 	if (code == ERR_NOENT)
-		gc->at = (gc->at + 1) % ARRAY_COUNT(tables);
+		gc->at = (gc->at + 1) % PLAN_GC_TABLES;
 	if (code == ERR_NOENT && gc->at == 0)
 		return (gc->forgetting = forget_drops(gc, facts->state, ret_cmd)) ? PLAN_COMMAND : PLAN_REST;
 	if (code)
@@ -75,4 +102,5 @@ void plan_gc_hurry(struct plan_gc *gc, uint64_t now_ms)
 	gc->hurry_ms = now_ms;
 	gc->at = 0;
 	gc->from = 0;
+	memset(gc->looks, 0, sizeof(gc->looks));
 }

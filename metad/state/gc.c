@@ -356,7 +356,7 @@ static bool walk_block(struct state *s, uint64_t block, const struct state_gc *g
 	return true;
 }
 
-int state_gc_find(struct state *s, uint8_t table, uint64_t from, uint64_t before_ms, uint64_t *ret_id)
+int state_gc_find(struct state *s, uint8_t table, uint64_t from, uint64_t before_ms, uint64_t *ret_id, uint64_t *soonest_ms)
 {
 	struct state_gc gc;
 	int code = ERR_NOENT;
@@ -368,6 +368,8 @@ int state_gc_find(struct state *s, uint8_t table, uint64_t from, uint64_t before
 			return ERR_NOENT; /* still needed */
 		if (code || gc.time_ms <= before_ms)
 			return code;
+		if (gc.time_ms < *soonest_ms)
+			*soonest_ms = gc.time_ms;
 	}
 	return ERR_AGAIN;
 }

@@ -275,8 +275,8 @@ bool state_restore_lost(const struct state *s, uint64_t session);
 bool state_policy_valid(const struct state_policy *policy);
 
 /* The first id >= from with a row in that gc table no younger than before_ms. ERR_NOENT: none; ERR_AGAIN: not so far, go
- * on from *ret_id. */
-int state_gc_find(struct state *s, uint8_t table, uint64_t from, uint64_t before_ms, uint64_t *ret_id);
+ * on from *ret_id. *soonest_ms becomes the time of a row that was passed, if that is earlier. */
+int state_gc_find(struct state *s, uint8_t table, uint64_t from, uint64_t before_ms, uint64_t *ret_id, uint64_t *soonest_ms);
 bool state_gc_table(uint8_t table);
 /* Does a block's row name this copy, be it there or only promised? A copy that none names is an orphan. */
 bool state_copy_named(struct state *s, uint32_t disk, const struct state_copy *copy);

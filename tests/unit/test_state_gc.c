@@ -277,6 +277,55 @@ static uint32_t run_plan(struct state_bed *b)
 	return n;
 }
 
+/* To its rest, while it names no command; returns how many steps that takes. */
+static uint32_t rest_plan(struct state_bed *b, struct plan_gc *gc)
+{
+	struct plan_facts facts = {.state = &b->s, .now_ms = b->time_ms};
+	uint32_t n = 1;
+
+	for (enum plan_next next; (next = gc->plan.step(&gc->plan, &facts, &b->cmd)) != PLAN_REST; n++)
+		ck_assert_int_eq(next, PLAN_GO_ON);
+	return n;
+}
+
+/* Thousands of files that wait to be garbage are not looked through four times a second, and leave when they are due. */
+START_TEST(what_is_not_due_is_not_looked_at)
+{
+	enum { FILES = 2500, TABLES_STEPS = PLAN_GC_TABLES, LOOK_STEPS = FILES / STATE_COMMAND_ROWS };
+	struct state_bed b;
+	struct plan_gc gc;
+
+	state_bed_open(&b);
+	b.time_ms = 1000 * 1000;
+	for (int i = 0; i < FILES; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "f%d", i);
+		ck_assert_int_eq(bed_create(&b, name, 0), 0);
+		ck_assert_int_eq(bed_remove(&b, name, false), 0);
+		if ((i + 1) % (STATE_RELEASE_MAX / 2) == 0 || i + 1 == FILES)
+			bed_release(&b);
+	}
+	ck_assert_uint_eq(rows_of(&b, STATE_TABLE_GC), FILES);
+	plan_gc_init(&gc);
+	ck_assert_uint_eq(rest_plan(&b, &gc), TABLES_STEPS + LOOK_STEPS);
+	for (int i = 0; i < 19; i++) {
+		b.time_ms += PLAN_REST_MS;
+		ck_assert_uint_eq(rest_plan(&b, &gc), TABLES_STEPS);
+	}
+	b.time_ms += PLAN_REST_MS;
+	ck_assert_uint_eq(rest_plan(&b, &gc), TABLES_STEPS + LOOK_STEPS); /* some may have come that lost their names long ago */
+	plan_gc_hurry(&gc, b.time_ms);
+	ck_assert_int_eq(gc.plan.step(&gc.plan, &(struct plan_facts){.state = &b.s, .now_ms = b.time_ms}, &b.cmd), PLAN_COMMAND);
+	plan_gc_init(&gc);
+	b.time_ms = 1000 * 1000 + STATE_GC_READ_MS - 1;
+	ck_assert_uint_eq(rest_plan(&b, &gc), TABLES_STEPS + LOOK_STEPS);
+	b.time_ms++; /* it knows when the first one is due */
+	ck_assert_int_eq(gc.plan.step(&gc.plan, &(struct plan_facts){.state = &b.s, .now_ms = b.time_ms}, &b.cmd), PLAN_COMMAND);
+	state_bed_close(&b);
+}
+END_TEST
+
 START_TEST(a_block_never_comes_back)
 {
 	struct state_bed b;
@@ -540,7 +589,7 @@ START_TEST(copies_of_intents_are_not_missing)
 }
 END_TEST
 
-UNIT_MAIN("state_gc", many_files_are_linear, removed_file_leaves_by_drop_rows, steps_are_bounded, tails_go_with_their_files,
+UNIT_MAIN("state_gc", many_files_are_linear, what_is_not_due_is_not_looked_at, removed_file_leaves_by_drop_rows, steps_are_bounded, tails_go_with_their_files,
 	a_block_never_comes_back, orphans_only_below_the_floor_and_unnamed, missing_copies_stop_counting,
 	copies_of_intents_are_not_missing, raw_bytes_are_of_what_is_there, drop_rows_of_a_lost_disk_do_not_stay,
 	no_other_table_is_walked)
