@@ -177,9 +177,9 @@ static int get_regular(struct cli *cli, const char *path, const char *local, con
 		exit_code = cli_fail(cli, "cannot write %s: %s", local, strerror(errno));
 	if (exit_code == CLI_OK && rename(temp, local) < 0)
 		exit_code = cli_fail(cli, "cannot rename %s to %s: %s", temp, local, strerror(errno));
-	temp_file = NULL;
 	if (exit_code != CLI_OK)
 		unlink(temp);
+	temp_file = NULL;
 	totals->files += exit_code == CLI_OK;
 	totals->bytes += exit_code == CLI_OK ? p.done : 0;
 	mem_free(temp);
