@@ -85,7 +85,7 @@ bool disks_avoided(const struct disks *d, uint32_t disk);
 bool disks_suspect(const struct disks *d, uint32_t disk);
 uint64_t disks_suspect_ns(const struct disks *d, uint32_t disk); /* for how long it has been one; 0: it is none */
 bool disks_ignored(const struct disks *d, uint32_t disk);
-/* A request to this disk took so long, or has been waiting for so long; see pace_note. */
+/* A request to this disk took so long, or, if that is slow, has been waiting for so long; see pace_note. */
 void disks_note(struct disks *d, uint32_t disk, uint64_t took_ns, uint64_t median_ns);
 /* It is avoided for slowness alone, and this request shall go to it all the same, for us to see how it is now. */
 bool disks_probe(struct disks *d, uint32_t disk);

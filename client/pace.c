@@ -2,17 +2,21 @@
 /* pace: see the header. What one client sees decides for itself at once; what others say only until it has seen for itself. */
 #include "client/pace.h"
 
-void pace_race_end(struct pace_race *r, uint64_t took_ns)
+uint64_t pace_race_end(struct pace_race *r, uint64_t took_ns)
 {
+	uint64_t peers_ns = pace_race_peers(r);
 	uint8_t at = r->ended;
 
+	if (peers_ns == 0 && r->entered > 2)
+		peers_ns = took_ns;
 	if (r->ended == r->entered || r->ended == LIMIT_WIDTH)
-		return;
+		return peers_ns;
 	/* They end in about this order already. */
 	for (; at > 0 && r->took_ns[at - 1] > took_ns; at--)
 		r->took_ns[at] = r->took_ns[at - 1];
 	r->took_ns[at] = took_ns;
 	r->ended++;
+	return peers_ns;
 }
 
 uint64_t pace_race_median(const struct pace_race *r)
@@ -30,16 +34,16 @@ uint64_t pace_race_peers(const struct pace_race *r)
 	return r->entered > 1 && r->ended > middle ? r->took_ns[middle] : 0;
 }
 
-static bool is_slow(uint64_t took_ns, uint64_t median_ns)
+bool pace_is_slow(uint64_t took_ns, uint64_t median_ns)
 {
-	return took_ns > PACE_NOISE_NS && took_ns > median_ns * PACE_FACTOR;
+	return median_ns && took_ns > PACE_NOISE_NS && took_ns > median_ns * PACE_FACTOR;
 }
 
 void pace_note(struct pace *p, uint64_t took_ns, uint64_t median_ns)
 {
 	if (took_ns > PACE_NOISE_NS && median_ns == 0)
 		return;
-	if (is_slow(took_ns, median_ns)) {
+	if (pace_is_slow(took_ns, median_ns)) {
 		p->well_in_row = 0;
 		p->slow_in_row += p->slow_in_row < UINT16_MAX;
 		p->slow_sum_ns += took_ns;

@@ -30,11 +30,15 @@ struct pace_race {
 	uint64_t took_ns[LIMIT_WIDTH]; /* of those that have ended, ascending */
 	uint8_t entered, ended;
 };
-void pace_race_end(struct pace_race *r, uint64_t took_ns); /* more than have entered: ignored */
+/*
+ * One has ended. Returns what it is compared with: its pace_race_peers, or its own time if it came before those are known among more than two, as whoever is in the
+ * quicker half is not slow. More than have entered are ignored.
+ */
+uint64_t pace_race_end(struct pace_race *r, uint64_t took_ns);
 /* The median of all that entered, once half of them have ended; 0: not known yet. */
 uint64_t pace_race_median(const struct pace_race *r);
 /*
- * What one that has not ended in it, or is about to, is compared with: the (lower) median of all others. 0: not known yet, or it has none. Of two that are late the quicker one
+ * What one that has not ended in it is compared with: the (lower) median of all others. 0: not known yet, or it has none. Of two that are late the quicker one
  * would be the median of all, and the measure of both.
  */
 uint64_t pace_race_peers(const struct pace_race *r);
@@ -48,7 +52,9 @@ struct pace {
 	uint64_t hint_until_ns; /* another client found it slow */
 };
 
-/* A request took took_ns, or has been waiting for so long; median_ns: of its pace_race_peers. Without peers it tells something only if it is no slower than noise. */
+/* Also of a request that is waiting still, which may speak against a disk by this, and never for it. */
+bool pace_is_slow(uint64_t took_ns, uint64_t median_ns);
+/* A request took took_ns; median_ns: what it is compared with. Without that (0) it tells something only if it is no slower than noise. */
 void pace_note(struct pace *p, uint64_t took_ns, uint64_t median_ns);
 /* Slow, by what was seen here or by another's word. */
 bool pace_avoided(const struct pace *p, uint64_t now_ns);

@@ -135,18 +135,21 @@ uint64_t read_late_after_ns(const struct read_job *j)
 	return pick_late_after_ns(median_ns ? median_ns : read_median_ns(j->args.client), PICK_HEDGE_MIN_NS);
 }
 
-static void note_pace(struct read_fetch *f, uint64_t took_ns)
+static void note_pace(struct read_fetch *f, uint64_t took_ns, uint64_t median_ns)
 {
 	struct read_job *j = f->job;
 
 	if (!f->noted)
-		disks_note(&j->args.client->disks, j->args.block->chunks[f->index].disk, took_ns, pace_race_peers(&j->race));
+		disks_note(&j->args.client->disks, j->args.block->chunks[f->index].disk, took_ns, median_ns);
 	f->noted = true;
 }
 
 void read_fetch_note(struct read_fetch *f)
 {
-	note_pace(f, io_now_ns(f->job->args.client->io) - f->started_ns);
+	uint64_t waits_ns = io_now_ns(f->job->args.client->io) - f->started_ns, peers_ns = pace_race_peers(&f->job->race);
+
+	if (pace_is_slow(waits_ns, peers_ns))
+		note_pace(f, waits_ns, peers_ns);
 }
 
 static bool says_stale(int status)
@@ -169,8 +172,7 @@ static void fetch_done(struct rpc_call *call, int status, const ProtobufCMessage
 
 		disks_succeeded(disks, disk);
 		note_took(j->args.client, took_ns);
-		note_pace(f, took_ns);
-		pace_race_end(&j->race, took_ns);
+		note_pace(f, took_ns, pace_race_end(&j->race, took_ns));
 	} else {
 		if (status != ERR_CANCELED || lane->error == 0)
 			lane->error = status;

@@ -355,10 +355,10 @@ static bool try_avoided(struct write_block *b)
 static void note_late(struct write_chunk *c)
 {
 	struct client *client = c->block->stream->client;
+	uint64_t waits_ns = io_now_ns(client->io) - c->seal_sent_ns, peers_ns = pace_race_peers(&c->block->race);
 
-	if (c->seal_sent)
-		disks_note(&client->disks, c->target.disk, io_now_ns(client->io) - c->seal_sent_ns,
-			pace_race_peers(&c->block->race));
+	if (c->seal_sent && pace_is_slow(waits_ns, peers_ns))
+		disks_note(&client->disks, c->target.disk, waits_ns, peers_ns);
 }
 
 /* One decision; true if there may be more to decide. */

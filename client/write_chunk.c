@@ -175,8 +175,7 @@ void write_chunk_failed(struct write_chunk *c, int status)
 
 static void note_pace(struct write_chunk *c, struct pace_race *race, uint64_t took_ns)
 {
-	disks_note(&c->block->stream->client->disks, c->target.disk, took_ns, pace_race_peers(race));
-	pace_race_end(race, took_ns);
+	disks_note(&c->block->stream->client->disks, c->target.disk, took_ns, pace_race_end(race, took_ns));
 }
 
 static void take_receipt(struct write_chunk *c, const Craton__PutReply *reply)

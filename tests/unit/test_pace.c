@@ -80,18 +80,45 @@ START_TEST(test_two_of_three_are_late)
 	struct pace_race r = {.entered = 3};
 
 	ck_assert_uint_eq(pace_race_peers(&r), 0);
-	pace_race_end(&r, 5 * MS);
-	ck_assert_uint_eq(pace_race_peers(&r), 5 * MS); /* of the one that comes with 85 */
-	pace_race_end(&r, 85 * MS);
-	ck_assert_uint_eq(pace_race_peers(&r), 5 * MS); /* and with 90 */
+	ck_assert_uint_eq(pace_race_end(&r, 5 * MS), 5 * MS); /* the quicker half is not slow */
+	ck_assert_uint_eq(pace_race_peers(&r), 5 * MS);
+	ck_assert_uint_eq(pace_race_end(&r, 85 * MS), 5 * MS);
+	ck_assert_uint_eq(pace_race_end(&r, 90 * MS), 5 * MS);
+	r = (struct pace_race){.entered = 2};
+	ck_assert_uint_eq(pace_race_end(&r, 5 * MS), 0); /* the other one may be as slow as ever */
+	ck_assert_uint_eq(pace_race_end(&r, 90 * MS), 5 * MS);
 	r = (struct pace_race){.entered = 1};
 	ck_assert_uint_eq(pace_race_peers(&r), 0);
 	r = (struct pace_race){.entered = 6};
-	pace_race_end(&r, 3 * MS);
-	pace_race_end(&r, 4 * MS);
+	ck_assert_uint_eq(pace_race_end(&r, 3 * MS), 3 * MS);
+	ck_assert_uint_eq(pace_race_end(&r, 4 * MS), 4 * MS);
 	ck_assert_uint_eq(pace_race_peers(&r), 0);
-	pace_race_end(&r, 5 * MS);
+	ck_assert_uint_eq(pace_race_end(&r, 5 * MS), 5 * MS);
 	ck_assert_uint_eq(pace_race_peers(&r), 5 * MS); /* the third of the five others */
+}
+END_TEST
+
+/* The quickest of six, at 6 ms: pauses hours apart are no row, and after two in a row it comes back. */
+START_TEST(test_quickest_of_six)
+{
+	struct pace p = {0};
+
+	for (int pause = 0; pause < 3; pause++) {
+		struct pace_race r = {.entered = 6};
+
+		ck_assert(!pace_avoided(&p, 0));
+		pace_note(&p, 80 * MS, 7 * MS);
+		pace_note(&p, 6 * MS, pace_race_end(&r, 6 * MS));
+	}
+	pace_note(&p, 80 * MS, 7 * MS);
+	pace_note(&p, 80 * MS, 7 * MS);
+	ck_assert(pace_avoided(&p, 0));
+	for (int i = 0; i < PACE_WELL; i++) {
+		struct pace_race r = {.entered = 6};
+
+		pace_note(&p, 6 * MS, pace_race_end(&r, 6 * MS));
+	}
+	ck_assert(!pace_avoided(&p, 0));
 }
 END_TEST
 
@@ -150,5 +177,5 @@ START_TEST(test_race)
 }
 END_TEST
 
-UNIT_MAIN("pace", test_slow_in_a_row_is_avoided, test_100_ms_of_it_are_enough, test_what_is_no_slowness, test_alone_it_tells_nothing, test_two_of_three_are_late,
+UNIT_MAIN("pace", test_slow_in_a_row_is_avoided, test_100_ms_of_it_are_enough, test_what_is_no_slowness, test_alone_it_tells_nothing, test_two_of_three_are_late, test_quickest_of_six,
 	test_probes_bring_it_back, test_hints_end, test_race)
