@@ -7,7 +7,7 @@ uint64_t pace_race_end(struct pace_race *r, uint64_t took_ns)
 	uint64_t peers_ns = pace_race_peers(r);
 	uint8_t at = r->ended;
 
-	if (peers_ns == 0 && r->entered > 2)
+	if (peers_ns == 0 && r->entered > 2 && (!r->ended || took_ns <= r->took_ns[r->ended - 1] * PACE_FACTOR))
 		peers_ns = took_ns;
 	if (r->ended == r->entered || r->ended == LIMIT_WIDTH)
 		return peers_ns;

@@ -32,7 +32,7 @@ struct pace_race {
 };
 /*
  * One has ended. Returns what it is compared with: its pace_race_peers, or its own time if it came before those are known among more than two, as whoever is in the
- * quicker half is not slow. More than have entered are ignored.
+ * quicker half is not slow; unless it took far longer than those before it, as others entered late. More than have entered are ignored.
  */
 uint64_t pace_race_end(struct pace_race *r, uint64_t took_ns);
 /* The median of all that entered, once half of them have ended; 0: not known yet. */

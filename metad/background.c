@@ -2,7 +2,7 @@
 /*
  * background: runs the plans on metad's loop, one bounded step of each a turn. A plan with a command under way waits for
  * its result. While the table's memory is half full, or half of what a running commit leaves of it by now, what users ask for comes first: then plans have a step
- * every PLAN_REST_MS, and none while it is nearly full. Where users asked for something while a plan's command was under way, its next one waits BESIDE_MS. A command that finds no room in the batches, or is refused, is forgotten; the plan names it again after its rest.
+ * every PLAN_REST_MS, and none while it is nearly full. Where users changed something while a command of many rows was under way, the plan's next one waits BESIDE_MS. A command that finds no room in the batches, or is refused, is forgotten; the plan names it again after its rest.
  *
  * Timers: `rest` looks at all plans every PLAN_REST_MS, `soon` of one of them when it has more to do.
  */
@@ -14,6 +14,7 @@ enum {
 	PRESSURE_REST = 50,
 	PRESSURE_FULL = 90,
 	BESIDE_MS = 10, /* a command of a thousand rows takes each metad a millisecond or two, and all that share its entry, or come behind it, wait for that */
+	HEAVY_ROWS = STATE_COMMAND_ROWS / 4, /* an intent of a repair is one of two: it does not rest */
 };
 
 static const uint64_t MS_NS = 1000 * 1000;
@@ -43,22 +44,24 @@ static void on_command(struct metad *md, void *arg, int status, const struct sta
 	job->busy = false;
 	job->plan->done(job->plan, status, res);
 	if (res)
-		step_in(job, md->batcher.asked == job->asked ? 0 : BESIDE_MS * MS_NS);
+		step_in(job, job->heavy && md->batcher.asked != job->asked ? BESIDE_MS * MS_NS : 0);
 }
 
-static void step(struct background_job *job)
+/* There is a table only while it is at work: a follower that gets a snapshot has none for a while. */
+static void step(struct background_job *job, uint32_t (*pressure)(const struct kv *kv), uint32_t most_pressure)
 {
 	struct metad *md = job->md;
 	struct plan_facts facts = {.state = &md->state, .now_ms = metad__now_ms(md)};
 	enum plan_next next;
 	struct err err = {0};
 
-	if (job->busy || !at_work(md))
+	if (job->busy || !at_work(md) || pressure(md->state.kv) >= most_pressure)
 		return;
 	next = job->plan->step(job->plan, &facts, &md->cmd);
 	if (next == PLAN_COMMAND) {
 		job->busy = true;
 		job->asked = md->batcher.asked;
+		job->heavy = state_cmd_rows(&md->cmd) >= HEAVY_ROWS;
 		if (!metad__submit(md, on_command, job)) {
 			job->busy = false;
 			job->plan->done(job->plan, ERR_OVERLOADED, NULL);
@@ -74,8 +77,8 @@ static void on_soon(struct io_op *op)
 {
 	struct background_job *job = CONTAINER_OF(op, struct background_job, soon);
 
-	if (op->result == 0 && kv_pressure_now(job->md->state.kv) < PRESSURE_REST)
-		step(job);
+	if (op->result == 0)
+		step(job, kv_pressure_now, PRESSURE_REST);
 	metad__maybe_stopped(job->md);
 }
 
@@ -88,8 +91,8 @@ static void on_rest(struct io_op *op)
 		return;
 	}
 	for (uint32_t i = 0; i < md->background.job_count; i++)
-		if (!io_pending(&md->background.jobs[i].soon) && kv_pressure(md->state.kv) < PRESSURE_FULL)
-			step(&md->background.jobs[i]);
+		if (!io_pending(&md->background.jobs[i].soon))
+			step(&md->background.jobs[i], kv_pressure, PRESSURE_FULL);
 	metad__background_start(md);
 }
 

@@ -92,7 +92,7 @@ struct batcher {
 	bool raising; /* one that raises is in flight */
 	struct io_turn_hook hook;
 	uint64_t entries, commands; /* applied, since the start */
-	uint64_t asked;             /* commands that users asked for, since the start */
+	uint64_t asked;             /* commands of sessions among those that came, since the start */
 	struct metrics_histogram seconds; /* of an entry, from its submission to its application */
 };
 
@@ -176,6 +176,7 @@ struct background_job {
 	struct metad *md;
 	struct plan *plan;
 	bool busy;      /* a command of it is under way */
+	bool heavy;     /* and of many rows */
 	uint64_t asked; /* by users, before that */
 	struct io_op soon; /* its next step, if that does not wait for `rest` */
 };

@@ -64,7 +64,8 @@ struct kv_backend {
 	/* ERR_NOENT without a text. The value is valid until renew. */
 	int (*get)(void *store, struct slice key, struct slice *ret_value, struct err *err);
 	/* Moves to the first key >= from (an empty slice: the first of all), then on. 0, ERR_NOENT behind the last, or
-	 * an error. The value of where it stands is read, and checked, when it is asked for: many rows are passed, or are one too far. */
+	 * an error. The value of where it stands is read, and checked, when it is asked for: many rows are passed, or are one too far.
+	 * `value`: directly after a seek or a next that returned 0, any number of times; valid until renew. */
 	int (*seek)(void *store, struct slice from, void **ret_cursor, struct slice *ret_key, struct err *err);
 	int (*next)(void *store, void *cursor, struct slice *ret_key, struct err *err);
 	int (*value)(void *store, void *cursor, struct slice *ret_value, struct err *err);

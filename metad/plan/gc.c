@@ -4,7 +4,7 @@
 #include <string.h>
 #include "common/base/check.h"
 
-enum { LOOK_MS = 5000 }; /* rows that come since a look are younger than it, but for those of files that somebody had open until then */
+enum { LOOK_MS = 5000 }; /* files come when sessions have let go of them, with the time at which they lost their names: some are due at once */
 
 static const uint8_t tables[PLAN_GC_TABLES] = {STATE_TABLE_GC, STATE_TABLE_GC_CUT, STATE_TABLE_GC_BLOCK, STATE_TABLE_BLOCK_GONE};
 
@@ -46,8 +46,8 @@ static int look(struct plan_gc *gc, const struct plan_facts *facts, uint64_t bef
 	}
 	code = state_gc_find(facts->state, tables[gc->at], gc->from, before_ms, ret_id, &l->soonest_ms);
 	l->named |= code == 0;
-	/* A cut is due at once; in a hurry there may be more at any time. */
-	if (code == ERR_NOENT && !l->named && tables[gc->at] != STATE_TABLE_GC_CUT && facts->now_ms >= gc->hurry_ms + STATE_GC_READ_MS) {
+	/* Only what takes more than a step is spared. A cut is due at once; in a hurry there may be more at any time. */
+	if (code == ERR_NOENT && gc->from && !l->named && tables[gc->at] != STATE_TABLE_GC_CUT && facts->now_ms >= gc->hurry_ms + STATE_GC_READ_MS) {
 		l->quiet_until_ms = l->soonest_ms + STATE_GC_READ_MS;
 		if (l->quiet_until_ms > l->began_ms + LOOK_MS)
 			l->quiet_until_ms = l->began_ms + LOOK_MS;

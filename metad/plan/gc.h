@@ -2,7 +2,7 @@
 /*
  * plan/gc: works off the gc tables, lowest id first, one bounded command at a time. A file that has just lost its name
  * is left alone for STATE_GC_READ_MS, for those who still read it; plan_gc_hurry does without this for all that lost
- * theirs up to now. A table in which nothing is due is not looked through again until something may be, or some seconds later. What the commands leave, drop rows, is handed to the chunk servers by handlers_gc.c; those of a disk
+ * theirs up to now. A long table in which nothing is due is not looked through again until something may be, or some seconds later. What the commands leave, drop rows, is handed to the chunk servers by handlers_gc.c; those of a disk
  * that was taken out and does not come back are forgotten after STATE_DROPS_KEPT_MS.
  */
 #ifndef METAD_PLAN_GC_H

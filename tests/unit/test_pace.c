@@ -98,6 +98,18 @@ START_TEST(test_two_of_three_are_late)
 }
 END_TEST
 
+/* Two of four took a millisecond; two more enter as the others are late: one of these, which now comes among the first three of six, is no quick one. */
+START_TEST(test_hedges_enter_late)
+{
+	struct pace_race r = {.entered = 4};
+
+	pace_race_end(&r, 1 * MS);
+	ck_assert_uint_eq(pace_race_end(&r, 1 * MS), 1 * MS);
+	r.entered = 6;
+	ck_assert_uint_eq(pace_race_end(&r, 11 * MS), 0);
+}
+END_TEST
+
 /* The quickest of six, at 6 ms: pauses hours apart are no row, and after two in a row it comes back. */
 START_TEST(test_quickest_of_six)
 {
@@ -177,5 +189,5 @@ START_TEST(test_race)
 }
 END_TEST
 
-UNIT_MAIN("pace", test_slow_in_a_row_is_avoided, test_100_ms_of_it_are_enough, test_what_is_no_slowness, test_alone_it_tells_nothing, test_two_of_three_are_late, test_quickest_of_six,
+UNIT_MAIN("pace", test_slow_in_a_row_is_avoided, test_100_ms_of_it_are_enough, test_what_is_no_slowness, test_alone_it_tells_nothing, test_two_of_three_are_late, test_hedges_enter_late, test_quickest_of_six,
 	test_probes_bring_it_back, test_hints_end, test_race)

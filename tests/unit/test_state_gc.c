@@ -326,6 +326,26 @@ START_TEST(what_is_not_due_is_not_looked_at)
 }
 END_TEST
 
+/* A look at a short table costs nothing: what comes is found with the next one, also if it is old then. */
+START_TEST(what_is_released_late_goes_at_once)
+{
+	struct state_bed b;
+	struct plan_gc gc;
+
+	state_bed_open(&b);
+	b.time_ms = 1000 * 1000;
+	ck_assert_int_eq(bed_create(&b, "f", 0), 0);
+	ck_assert_int_eq(bed_remove(&b, "f", false), 0);
+	b.time_ms += STATE_GC_READ_MS;
+	plan_gc_init(&gc);
+	ck_assert_uint_eq(rest_plan(&b, &gc), PLAN_GC_TABLES);
+	bed_release(&b);
+	b.time_ms += PLAN_REST_MS;
+	ck_assert_int_eq(gc.plan.step(&gc.plan, &(struct plan_facts){.state = &b.s, .now_ms = b.time_ms}, &b.cmd), PLAN_COMMAND);
+	state_bed_close(&b);
+}
+END_TEST
+
 START_TEST(a_block_never_comes_back)
 {
 	struct state_bed b;
@@ -589,7 +609,7 @@ START_TEST(copies_of_intents_are_not_missing)
 }
 END_TEST
 
-UNIT_MAIN("state_gc", many_files_are_linear, what_is_not_due_is_not_looked_at, removed_file_leaves_by_drop_rows, steps_are_bounded, tails_go_with_their_files,
+UNIT_MAIN("state_gc", many_files_are_linear, what_is_not_due_is_not_looked_at, what_is_released_late_goes_at_once, removed_file_leaves_by_drop_rows, steps_are_bounded, tails_go_with_their_files,
 	a_block_never_comes_back, orphans_only_below_the_floor_and_unnamed, missing_copies_stop_counting,
 	copies_of_intents_are_not_missing, raw_bytes_are_of_what_is_there, drop_rows_of_a_lost_disk_do_not_stay,
 	no_other_table_is_walked)
