@@ -227,6 +227,19 @@ START_TEST(tails_go_with_their_files)
 }
 END_TEST
 
+static void remove_files(struct state_bed *b, int count)
+{
+	char name[16];
+
+	for (int i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		ck_assert_int_eq(bed_create(b, name, 0), 0);
+		ck_assert_int_eq(bed_remove(b, name, false), 0);
+		if ((i + 1) % (STATE_RELEASE_MAX / 2) == 0 || i + 1 == count)
+			bed_release(b);
+	}
+}
+
 /*
  * What is looked for in a range that is empty is not looked for in what follows it, where all that went since the last commit is in the way: of some hundred
  * thousand files each would take longer than the one before, and metads stood still for seconds.
@@ -238,15 +251,7 @@ START_TEST(many_files_are_linear)
 	uint64_t passed = 0, before, from = 0;
 
 	state_bed_open(&b);
-	for (int i = 0; i < FILES; i++) {
-		char name[16];
-
-		snprintf(name, sizeof(name), "f%d", i);
-		ck_assert_int_eq(bed_create(&b, name, 0), 0);
-		ck_assert_int_eq(bed_remove(&b, name, false), 0);
-		if ((i + 1) % (STATE_RELEASE_MAX / 2) == 0 || i + 1 == FILES)
-			bed_release(&b);
-	}
+	remove_files(&b, FILES);
 	while (rows_of(&b, STATE_TABLE_GC)) {
 		before = bed_passed_rows(&b);
 		ck_assert_int_eq(run_gc_alone(&b, STATE_TABLE_GC, from, b.time_ms), 0);
@@ -297,15 +302,7 @@ START_TEST(what_is_not_due_is_not_looked_at)
 
 	state_bed_open(&b);
 	b.time_ms = 1000 * 1000;
-	for (int i = 0; i < FILES; i++) {
-		char name[16];
-
-		snprintf(name, sizeof(name), "f%d", i);
-		ck_assert_int_eq(bed_create(&b, name, 0), 0);
-		ck_assert_int_eq(bed_remove(&b, name, false), 0);
-		if ((i + 1) % (STATE_RELEASE_MAX / 2) == 0 || i + 1 == FILES)
-			bed_release(&b);
-	}
+	remove_files(&b, FILES);
 	ck_assert_uint_eq(rows_of(&b, STATE_TABLE_GC), FILES);
 	plan_gc_init(&gc);
 	ck_assert_uint_eq(rest_plan(&b, &gc), TABLES_STEPS + LOOK_STEPS);
