@@ -40,20 +40,34 @@ _Static_assert(STATE_FORGET_DROPS + 1 <= STATE_COMMAND_ROWS, "drop rows of a dis
 
 /* ---- rows of the gc tables ---- */
 
+static int gc_row(struct state *s, enum state_table table, struct kv_scan *scan, uint64_t *ret_id, struct state_gc *ret_gc)
+{
+	int code;
+
+	if (!kv_scan_valid(scan) || !state_key_parse_id(scan->key, table, ret_id))
+		return ERR_NOENT;
+	code = state_gc_decode(scan->value, ret_gc);
+	if (code)
+		state__fault(s, "row %llu of table %d cannot be decoded", (unsigned long long)*ret_id, table);
+	return code;
+}
+
+static void gc_seek(struct state *s, enum state_table table, uint64_t id, struct kv_scan *ret_scan)
+{
+	struct state_key key;
+
+	state_key_id(&key, table, id);
+	kv_seek_within(s->kv, ret_scan, state_key_slice(&key), STATE_PREFIX_TABLE);
+}
+
 /* The first row of the table at or behind *id. ERR_NOENT: none. */
 static int gc_next(struct state *s, enum state_table table, uint64_t *id, struct state_gc *ret_gc)
 {
 	struct kv_scan scan;
-	struct state_key key;
-	int code = ERR_NOENT;
+	int code;
 
-	state_key_id(&key, table, *id);
-	kv_seek_within(s->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE);
-	if (kv_scan_valid(&scan) && state_key_parse_id(scan.key, table, id)) {
-		code = state_gc_decode(scan.value, ret_gc);
-		if (code)
-			state__fault(s, "row %llu of table %d cannot be decoded", (unsigned long long)*id, table);
-	}
+	gc_seek(s, table, *id, &scan);
+	code = gc_row(s, table, &scan, id, ret_gc);
 	kv_scan_end(&scan);
 	return code;
 }
@@ -358,19 +372,25 @@ static bool walk_block(struct state *s, uint64_t block, const struct state_gc *g
 
 int state_gc_find(struct state *s, uint8_t table, uint64_t from, uint64_t before_ms, uint64_t *ret_id, uint64_t *soonest_ms)
 {
-	struct state_gc gc;
-	int code = ERR_NOENT;
+	struct state_gc gc = {.time_ms = UINT64_MAX};
+	struct kv_scan scan;
+	int code = 0;
 
 	*ret_id = from;
-	for (int i = 0; i < STATE_COMMAND_ROWS; i++, ++*ret_id) {
-		code = gc_next(s, table, ret_id, &gc);
+	gc_seek(s, table, from, &scan);
+	for (int i = 0; i < STATE_COMMAND_ROWS && code == 0; i++, kv_scan_next(&scan)) {
+		code = gc_row(s, table, &scan, ret_id, &gc);
 		if (table == STATE_TABLE_BLOCK_GONE && code == 0 && *ret_id >= s->meta.floor)
-			return ERR_NOENT; /* still needed */
+			code = ERR_NOENT; /* still needed */
 		if (code || gc.time_ms <= before_ms)
-			return code;
+			break;
 		if (gc.time_ms < *soonest_ms)
 			*soonest_ms = gc.time_ms;
 	}
+	kv_scan_end(&scan);
+	if (code || gc.time_ms <= before_ms)
+		return code;
+	++*ret_id;
 	return ERR_AGAIN;
 }
 
