@@ -44,7 +44,7 @@ static void on_command(struct metad *md, void *arg, int status, const struct sta
 	job->busy = false;
 	job->plan->done(job->plan, status, res);
 	if (res)
-		step_in(job, job->heavy && md->batcher.asked != job->asked ? BESIDE_MS * MS_NS : 0);
+		step_in(job, job->heavy && md->came != job->came ? BESIDE_MS * MS_NS : 0);
 }
 
 /* There is a table only while it is at work: a follower that gets a snapshot has none for a while. */
@@ -60,7 +60,7 @@ static void step(struct background_job *job, uint32_t (*pressure)(const struct k
 	next = job->plan->step(job->plan, &facts, &md->cmd);
 	if (next == PLAN_COMMAND) {
 		job->busy = true;
-		job->asked = md->batcher.asked;
+		job->came = md->came;
 		job->heavy = state_cmd_rows(&md->cmd) >= HEAVY_ROWS;
 		if (!metad__submit(md, on_command, job)) {
 			job->busy = false;
