@@ -60,12 +60,16 @@ static void grow(struct wal_index *index)
 
 void wal_index_push(struct wal_index *index, const struct wal_extent *extent)
 {
+	struct wal_extent *last;
+
 	CHECK(extent->count > 0 && extent->first_index == wal_index_last(index) + 1);
 	CHECK(extent->term >= wal_index_last_term(index));
 	if (index->count == index->cap)
 		grow(index);
 	index->count++;
-	*extent_at(index, index->count - 1) = *extent;
+	last = extent_at(index, index->count - 1);
+	*last = *extent;
+	last->through = extent->bytes + (index->count > 1 ? extent_at(index, index->count - 2)->through : 0);
 }
 
 void wal_index_cut(struct wal_index *index, uint64_t from, uint64_t prev_term)
@@ -123,12 +127,18 @@ uint64_t wal_index_term(const struct wal_index *index, uint64_t entry)
 
 uint64_t wal_index_back(const struct wal_index *index, uint64_t bytes)
 {
-	uint64_t behind = 0;
-	uint32_t n = index->count;
+	uint32_t low = 0, high = index->count; /* so many extents are in front of it: at least, at most */
+	uint64_t through = high ? extent_at(index, high - 1)->through : 0;
 
-	while (n > 0 && behind < bytes)
-		behind += extent_at(index, --n)->bytes;
-	return n > 0 ? extent_last(extent_at(index, n - 1)) : index->base_index;
+	while (low < high) {
+		uint32_t middle = high - (high - low) / 2;
+
+		if (through - extent_at(index, middle - 1)->through >= bytes)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low > 0 ? extent_last(extent_at(index, low - 1)) : index->base_index;
 }
 
 struct wal_run *wal_index_runs(const struct wal_index *index, uint32_t *ret_count)

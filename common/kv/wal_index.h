@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wal_index: which entries a replicated log has, of which terms, and in which frames they lie. Pure memory: one extent
- * of 48 bytes for each frame with entries, so about 1 % of a log of frames of 4 KiB.
+ * of 56 bytes for each frame with entries, so about 1 % of a log of frames of 4 KiB.
  *
  * Invariant: extents lie without holes; their indices, terms and segments never fall from one to the next.
  */
@@ -16,6 +16,7 @@ struct wal_extent {
 	uint64_t segment, offset;
 	uint32_t count; /* of entries that are still of the log: the frame may have more */
 	uint32_t bytes; /* of the frame on disk */
+	uint64_t through; /* bytes of all frames since the first, and this one; private */
 };
 
 /* A run of entries of one term, up to before the next run. As of raft.h. */

@@ -4,7 +4,7 @@
 #include "common/base/rng.h"
 #include "tests/lib/unit.h"
 
-static void push(struct wal_index *x, uint32_t count, uint64_t term, uint64_t segment)
+static void push_frame(struct wal_index *x, uint32_t count, uint64_t term, uint64_t segment, uint32_t bytes)
 {
 	wal_index_push(x,
 		&(struct wal_extent){
@@ -12,7 +12,12 @@ static void push(struct wal_index *x, uint32_t count, uint64_t term, uint64_t se
 			.count = count,
 			.term = term,
 			.segment = segment,
-			.bytes = 4096});
+			.bytes = bytes});
+}
+
+static void push(struct wal_index *x, uint32_t count, uint64_t term, uint64_t segment)
+{
+	push_frame(x, count, term, segment, 4096);
 }
 
 START_TEST(test_example)
@@ -60,12 +65,22 @@ START_TEST(test_example)
 }
 END_TEST
 
+/* Frame by frame. */
+static uint64_t back(const struct wal_index *x, uint64_t bytes)
+{
+	uint32_t n = x->count;
+
+	for (uint64_t behind = 0; n > 0 && behind < bytes; behind += wal_index_at(x, n)->bytes)
+		n--;
+	return n > 0 ? wal_index_at(x, n - 1)->first_index + wal_index_at(x, n - 1)->count - 1 : x->base_index;
+}
+
 /* Against an array of terms, with growth of the ring at any place of its head. */
 START_TEST(test_random)
 {
 	enum { MAX = 20000 };
 	static uint64_t terms[MAX], segments[MAX];
-	uint64_t base = 0, last = 0, term = 1, segment = 1;
+	uint64_t base = 0, last = 0, term = 1, segment = 1, bytes;
 	struct wal_index x;
 	struct rng rng;
 
@@ -93,7 +108,7 @@ START_TEST(test_random)
 		default:
 			term += rng_chance(&rng, 1, 6);
 			segment += rng_chance(&rng, 1, 30);
-			push(&x, count, term, segment);
+			push_frame(&x, count, term, segment, 4096 * (uint32_t)rng_between(&rng, 1, 16));
 			for (; count; count--) {
 				terms[++last] = term;
 				segments[last] = segment;
@@ -101,6 +116,8 @@ START_TEST(test_random)
 		}
 		ck_assert_uint_eq(x.base_index, base);
 		ck_assert_uint_eq(wal_index_last(&x), last);
+		bytes = rng_below(&rng, 4096 * 8 * ((uint64_t)x.count + 1));
+		ck_assert_uint_eq(wal_index_back(&x, bytes), back(&x, bytes));
 		for (int i = 0; i < 4; i++) {
 			uint64_t entry = rng_below(&rng, last + 3);
 			uint32_t n = wal_index_find(&x, entry);
