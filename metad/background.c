@@ -2,7 +2,7 @@
 /*
  * background: runs the plans on metad's loop, one bounded step of each a turn. A plan with a command under way waits for
  * its result. While the table's memory is half full, or half of what a running commit leaves of it by now, what users ask for comes first: then plans have a step
- * every PLAN_REST_MS, and none while it is nearly full. Where users changed something while a command of many rows was under way, the plan's next one waits BESIDE_MS. A command that finds no room in the batches, or is refused, is forgotten; the plan names it again after its rest.
+ * every PLAN_REST_MS, and none while it is nearly full. Where anybody asked for something while a command of many rows was under way, the plan's next one waits BESIDE_MS. A command that finds no room in the batches, or is refused, is forgotten; the plan names it again after its rest.
  *
  * Timers: `rest` looks at all plans every PLAN_REST_MS, `soon` of one of them when it has more to do.
  */

@@ -92,7 +92,6 @@ struct batcher {
 	bool raising; /* one that raises is in flight */
 	struct io_turn_hook hook;
 	uint64_t entries, commands; /* applied, since the start */
-	uint64_t asked;             /* commands of sessions among those that came, since the start */
 	struct metrics_histogram seconds; /* of an entry, from its submission to its application */
 };
 

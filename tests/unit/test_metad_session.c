@@ -226,27 +226,45 @@ START_TEST(test_many_unlinked_files_leave)
 }
 END_TEST
 
-/* While users change things commands for what has left come one after the other, but not one upon the other. */
-START_TEST(test_many_unlinked_files_leave_beside_users)
+static void change(void)
 {
-	enum { FILES = 2000 };
-	uint64_t fewer = FILES, begun, took_ns, inode, epoch;
+	static uint64_t inode, epoch;
+	static unsigned number;
 	char path[24];
 
-	metad_bed_open_sim(b, 15);
+	snprintf(path, sizeof(path), "beside%u", number++);
+	ck_assert_int_eq(bed_open_file(b, path, false, &inode, &epoch), 0);
+}
+
+static void read_root(void)
+{
+	ck_assert_int_eq(bed_lookup_path(b, "", 0), 0);
+}
+
+static void leave_beside(uint64_t seed, void (*ask)(void))
+{
+	enum { FILES = 2000 };
+	uint64_t fewer = FILES, begun, took_ns;
+
+	metad_bed_open_sim(b, seed);
 	remove_many(FILES, NULL, 0);
 	metad_bed_crash(b);
 	metad_bed_sleep(b, LIMIT_SESSION_MS - 5000);
 	ck_assert(sim_run(b->sim, has_fewer, &fewer, sim_now_ns(b->sim) + 10 * 1000000000ull));
 	begun = sim_now_ns(b->sim);
-	for (int i = 0; orphans(); i++) {
-		snprintf(path, sizeof(path), "beside%d", i);
-		ck_assert_int_eq(bed_open_file(b, path, false, &inode, &epoch), 0);
-	}
+	while (orphans())
+		ask();
 	took_ns = sim_now_ns(b->sim) - begun;
 	ck_assert_uint_gt(took_ns, FILES / STATE_RELEASE_MAX * 4 * 1000000ull);
 	ck_assert_uint_lt(took_ns, FILES / STATE_RELEASE_MAX * 50 * 1000000ull);
 	metad_bed_close(b);
+}
+
+/* While users ask for something commands for what has left come one after the other, but not one upon the other. */
+START_TEST(test_many_unlinked_files_leave_beside_users)
+{
+	leave_beside(15, change);
+	leave_beside(16, read_root);
 }
 END_TEST
 
