@@ -2,7 +2,7 @@
 /*
  * background: runs the plans on metad's loop, one bounded step of each a turn. A plan with a command under way waits for
  * its result. While the table's memory is half full, or half of what a running commit leaves of it by now, what users ask for comes first: then plans have a step
- * every PLAN_REST_MS, and none while it is nearly full. Where anybody asked for something while a command of many rows was under way, the plan's next one waits BESIDE_MS. A command that finds no room in the batches, or is refused, is forgotten; the plan names it again after its rest.
+ * every PLAN_REST_MS, and none while it is nearly full. Where clients asked for something while a command of many rows was under way, the plan's next one waits BESIDE_MS. A command that finds no room in the batches, or is refused, is forgotten; the plan names it again after its rest.
  *
  * Timers: `rest` looks at all plans every PLAN_REST_MS, `soon` of one of them when it has more to do.
  */
@@ -44,7 +44,7 @@ static void on_command(struct metad *md, void *arg, int status, const struct sta
 	job->busy = false;
 	job->plan->done(job->plan, status, res);
 	if (res)
-		step_in(job, job->heavy && md->came != job->came ? BESIDE_MS * MS_NS : 0);
+		step_in(job, job->heavy && md->background.asked != job->asked ? BESIDE_MS * MS_NS : 0);
 }
 
 /* There is a table only while it is at work: a follower that gets a snapshot has none for a while. */
@@ -60,7 +60,7 @@ static void step(struct background_job *job, uint32_t (*pressure)(const struct k
 	next = job->plan->step(job->plan, &facts, &md->cmd);
 	if (next == PLAN_COMMAND) {
 		job->busy = true;
-		job->came = md->came;
+		job->asked = md->background.asked;
 		job->heavy = state_cmd_rows(&md->cmd) >= HEAVY_ROWS;
 		if (!metad__submit(md, on_command, job)) {
 			job->busy = false;

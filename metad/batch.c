@@ -254,10 +254,12 @@ void metad__submit_change(struct metad *md, metad_result_fn *fn, struct rpc_req 
 		return;
 	md->cmd.request = (struct state_request){
 		.session = id->session, .seq = id->number, .ahead = (uint8_t)(id->number - id->unanswered)};
-	if (submit(md, fn, req))
+	if (submit(md, fn, req)) {
+		md->background.asked++; /* a group's changes do not wait at the gate */
 		rpc_req_forget_msg(req); /* all of it is in the entry */
-	else
+	} else {
 		rpc_reply_status(req, ERR_OVERLOADED);
+	}
 }
 
 void metad__submit_req(struct metad *md, metad_result_fn *fn, struct rpc_req *req)

@@ -176,12 +176,13 @@ struct background_job {
 	struct plan *plan;
 	bool busy;      /* a command of it is under way */
 	bool heavy;     /* and of many rows */
-	uint64_t came;  /* requests, before that */
+	uint64_t asked; /* as `background.asked` was before that */
 	struct io_op soon; /* its next step, if that does not wait for `rest` */
 };
 
 struct background {
 	struct background_job jobs[METAD_PLANS];
+	uint64_t asked; /* grows with what clients ask for, and is only compared */
 	uint32_t job_count;
 	struct io_op rest;
 };
@@ -288,7 +289,6 @@ struct metad {
 	struct ledger_confirm confirm;
 	struct rpc_req *admitted; /* is being given to its handler */
 	struct rpc_req *unasked;  /* a change that is being handled before the group was asked */
-	uint64_t came;            /* requests, since the start */
 
 	uint64_t base_ms, base_ns; /* state time was base_ms when the loop's clock was base_ns */
 	uint64_t tick_ms;          /* of the last tick command */

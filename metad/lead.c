@@ -98,7 +98,7 @@ bool metad__gate(struct metad *md, struct rpc_req *req)
 		rpc_reply_status(req, ERR_STOPPED);
 		return true;
 	}
-	md->came += md->admitted != req;
+	md->background.asked += md->admitted != req && req->peer->role == RPC_ROLE_CLIENT;
 	if (md->admitted == req || (md->ready && !md->options.group.id)) {
 		md->admitted = NULL;
 		return false;
@@ -116,7 +116,6 @@ bool metad__gate_change(struct metad *md, struct rpc_req *req)
 {
 	if (md->admitted == req || !md->ready || md->failed || md->stopping || !md->options.group.id)
 		return metad__gate(md, req);
-	md->came++;
 	md->unasked = req;
 	return false;
 }

@@ -378,7 +378,9 @@ int state_gc_find(struct state *s, uint8_t table, uint64_t from, uint64_t before
 
 	*ret_id = from;
 	gc_seek(s, table, from, &scan);
-	for (int i = 0; i < STATE_COMMAND_ROWS && code == 0; i++, kv_scan_next(&scan)) {
+	for (int i = 0; i < STATE_COMMAND_ROWS; i++) {
+		if (i > 0)
+			kv_scan_next(&scan);
 		code = gc_row(s, table, &scan, ret_id, &gc);
 		if (table == STATE_TABLE_BLOCK_GONE && code == 0 && *ret_id >= s->meta.floor)
 			code = ERR_NOENT; /* still needed */

@@ -69,7 +69,8 @@ class Joiner:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [os.path.join(build_dir(), "craton-metad"), "-c", store.env["CRATON_CONF"], "--dir", self.dir, "--name", self.name,
-                 "--listen", self.address, "--replica", str(number), "--join"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                 "--listen", self.address, "--replica", str(number), "--join"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True)  # a daemon: where the kernel shares processors by session, not at the expense of those who test it
         atexit.register(self.kill)
         wait_until(lambda: self.process.poll() is None and self.said("ready"), f"{self.name} to be ready")
 
