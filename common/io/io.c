@@ -522,3 +522,8 @@ void io_free(struct io *io)
 	CHECK_MAGIC(io, IO_MAGIC);
 	io->v->free(io);
 }
+
+void io_worker_rest(uint64_t ns)
+{
+	nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+}

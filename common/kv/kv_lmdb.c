@@ -24,6 +24,7 @@
 #include "common/base/cursor.h"
 #include "common/base/list.h"
 #include "common/base/mem.h"
+#include "common/io/io.h"
 #include "common/kv/kv_backend.h"
 #include "common/kv/kv_lmdb_room.h"
 #include <lmdb.h>
@@ -48,6 +49,9 @@ enum {
 	AHEAD_STEP_BYTES = 4096, /* the least that a page has */
 	AHEAD_VALUES = 8,        /* on their way at once */
 	CACHE_ROWS = 4096, /* 200 KiB */
+	PIECE_ROWS = 64,  /* of a commit, some 0.1 ms: then it rests, */
+	REST_NS = 50000,  /* by the kernel's slack twice as long */
+	CALM_ROWS = 4096, /* if it has no more than these, and nobody waits for it: of more, others may wait for its end */
 	OWN_BYTES = 1 << 20, /* that a commit may take for LMDB's own tables, lists of free pages among them, and to become deeper */
 };
 
@@ -500,13 +504,16 @@ static int derive_row(struct store *s, MDB_cursor *cursor, const struct memtable
 	return rc ? rc : kv_derive(s->derived, row, &was, err);
 }
 
-static int write_table(struct store *s, MDB_cursor *cursor, const struct memtable *table, struct err *err)
+static int write_table(struct store *s, MDB_cursor *cursor, const struct memtable *table, bool calm, struct err *err)
 {
 	struct memtable_pos pos;
 	struct memtable_row row;
+	uint64_t written = 0;
 	int rc = 0;
 
 	for (memtable_seek(table, &pos, slice_of(NULL, 0)); !rc && memtable_at(&pos, &row); memtable_next(&pos)) {
+		if (calm && ++written % PIECE_ROWS == 0)
+			io_worker_rest(REST_NS); /* others get a processor at once only from a thread that sleeps */
 		if (kv_derives(s->derived, row.key)) {
 			rc = derive_row(s, cursor, &row, err);
 			if (rc)
@@ -521,14 +528,14 @@ static int write_table(struct store *s, MDB_cursor *cursor, const struct memtabl
 	return rc ? lmdb_err(s, err, rc, "cannot write") : 0;
 }
 
-static int write_all(struct store *s, MDB_txn *txn, const struct memtable *table, uint64_t applied, struct err *err)
+static int write_all(struct store *s, MDB_txn *txn, const struct memtable *table, uint64_t applied, bool calm, struct err *err)
 {
 	MDB_cursor *cursor;
 	int rc = mdb_cursor_open(txn, s->rows, &cursor);
 
 	if (rc)
 		return lmdb_err(s, err, rc, "cannot write");
-	rc = write_table(s, cursor, table, err);
+	rc = write_table(s, cursor, table, calm, err);
 	mdb_cursor_close(cursor);
 	if (rc)
 		return rc;
@@ -545,7 +552,7 @@ static int lmdb_commit(void *store, const struct memtable *table, uint64_t appli
 	rc = mdb_txn_begin(s->env, NULL, 0, &txn);
 	if (rc)
 		return lmdb_err(s, err, rc, "cannot begin a commit");
-	rc = write_all(s, txn, table, applied, err);
+	rc = write_all(s, txn, table, applied, !sync && memtable_rows(table) <= CALM_ROWS, err);
 	if (rc) {
 		mdb_txn_abort(txn);
 		return rc;
