@@ -131,7 +131,7 @@ struct ledger_member {
 	enum ledger_member_state state; /* of others: as a leader sees it, else not known unless it was heard */
 	uint64_t silent_ms; /* of others */
 	uint64_t match;     /* that is durable there; 0: not known */
-	uint64_t answered;  /* the last probe of a leader (raft_peer.read_seq) that it has answered; of itself: any */
+	uint64_t answered;  /* the last probe of a leader (raft_peer.read_seq) that it has answered; of itself: any. Not all are asked each time (replica_read.asks_all) */
 	uint16_t supports;  /* the greatest cluster version that its build supports, as it has said within LINK_HEARD_MS; 0: not known */
 	/* Its rows are others than those here since some entry behind `same` and up to `differs`; 0: that is not known of it. */
 	uint64_t same, differs;

@@ -217,7 +217,7 @@ static void ask(struct ledger *l)
 {
 	if (l->asking)
 		return;
-	l->ask = (struct replica_read){.done = on_asked};
+	l->ask = (struct replica_read){.done = on_asked, .asks_all = true};
 	l->asking = replica_read(l->replica, &l->ask) == 0;
 }
 

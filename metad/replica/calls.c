@@ -57,11 +57,14 @@ static void step_reads(struct replica *r)
 	struct raft_event event = {.type = RAFT_READ};
 	uint32_t count = 0;
 
+	LIST_FOREACH(it, &r->reads) {
+		count++;
+		if (LIST_ENTRY(it, struct replica_read, link)->asks_all)
+			r->ask.all_seq = r->core.read_seq + 1; /* of the next question */
+	}
 	replica__step(r, &event);
 	if (!r->update.code)
 		return;
-	LIST_FOREACH(it, &r->reads)
-		count++;
 	for (; count > 0 && !list_empty(&r->reads); count--)
 		end_first(r, &r->reads, r->update.code);
 	replica__kick(r);

@@ -447,7 +447,8 @@ static void close_if_quiet(struct replica *r)
 	void *ctx = r->closed_ctx;
 	int code = r->close_code;
 
-	if (!r->wal_closed || !r->table_closed || io_pending(&r->timer) || !replica__fill_is_quiet(r) || io_pending(&r->offer.timer) || !replica__fetch_close(r))
+	if (!r->wal_closed || !r->table_closed || io_pending(&r->timer) || io_pending(&r->ask.timer) ||
+		!replica__fill_is_quiet(r) || io_pending(&r->offer.timer) || !replica__fetch_close(r))
 		return;
 	io_turn_hook_remove(r->io, &r->hook);
 	replica_free(r);
@@ -503,6 +504,7 @@ void replica_close(struct replica *r, void (*closed)(void *ctx, int code), void 
 	replica__keep_close(r);
 	cache_fini(&r->cache);
 	io_cancel(r->io, &r->timer);
+	io_cancel(r->io, &r->ask.timer);
 	wal_close(r->wal, on_wal_closed, r);
 	/* Else one is closing already, or could not be opened. */
 	if (r->table)

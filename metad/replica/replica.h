@@ -155,6 +155,7 @@ void replica_withdraw(struct replica *r, struct replica_submit *submit);
 struct replica_read {
 	/* 0: the rows are such, during this call. ERR_NOT_LEADER, ERR_AGAIN: ask the leader, or again. ERR_STOPPED. */
 	void (*done)(struct replica_read *read, int code);
+	bool asks_all; /* the question goes to all voters, not only to as many as suffice: raft_peer.read_seq will say who answers */
 	uint64_t token; /* private; of the core, then the index that must be applied */
 	struct list link;
 };

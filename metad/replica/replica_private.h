@@ -85,6 +85,17 @@ struct replica {
 	struct fill fills[RAFT_MEMBERS_MAX];
 	struct keep keeps[RAFT_MEMBERS_MAX];
 
+	struct {
+		uint64_t term, seq; /* of the last question */
+		uint64_t all_seq; /* of one that goes to all voters */
+		bool is_new; /* in this update */
+		uint64_t asked_ns;
+		struct raft_message later[RAFT_MEMBERS_MAX]; /* to those that were not asked yet */
+		uint32_t count;
+		struct io_op timer;
+		uint64_t sufficed[RAFT_MEMBERS_MAX]; /* ids of those that had answered when the last one was */
+		uint32_t sufficed_count;
+	} ask;
 	struct list reads, reads_open, reads_ready; /* struct replica_read: to be asked; asked; confirmed, to be answered when applied */
 	uint32_t read_count;
 	bool reads_lost; /* those that are open */
@@ -149,6 +160,11 @@ void replica__role_lost(struct replica *r);
 void replica__yield(struct replica *r);
 bool replica__calls_work(struct replica *r);
 void replica__calls_fail(struct replica *r, int code);
+
+/* ask.c */
+void replica__ask_answered(struct replica *r); /* there is update.read_done; before messages of that update */
+/* A probe of raft/read.c. False: it is to be sent now. */
+bool replica__ask_later(struct replica *r, const struct raft_message *m);
 
 /* offer.c: leader. wanted: update.snapshot_wanted. */
 void replica__offer_want(struct replica *r, uint64_t wanted);

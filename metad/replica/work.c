@@ -110,12 +110,15 @@ void replica__finish(struct replica *r)
 	if (u->append.kind)
 		for (uint64_t i = u->append.first; i <= u->append.last; i++)
 			CHECK(replica__append(r, next_entry(r, i)) == i);
+	if (u->read_done)
+		replica__ask_answered(r);
 	for (uint32_t i = 0; i < u->message_count; i++) {
 		if (r->messages[i].type == RAFT_APPEND && r->messages[i].append.fill)
 			replica__fill_want(r, &r->messages[i]);
-		else
+		else if (r->messages[i].type != RAFT_READ_PROBE || !replica__ask_later(r, &r->messages[i]))
 			r->options.send(r->options.ctx, &r->messages[i], NULL, 0);
 	}
+	r->ask.is_new = false;
 	wal_note_commit(r->wal, u->commit);
 	if (u->install)
 		r->log_epoch = r->core.epoch;

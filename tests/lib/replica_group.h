@@ -51,6 +51,7 @@ struct group {
 	uint32_t count;
 	bool cut[NODES][NODES]; /* from, to */
 	uint32_t loss, twice;   /* of 1000 letters */
+	uint64_t mail_ns;       /* that a letter takes; 0: mostly some ms */
 	uint32_t cache_bytes;
 	uint64_t keep_bytes, rate;
 	struct agreed agreed[INDICES];
@@ -106,7 +107,7 @@ static inline void mail(struct group *g, struct letter *l, struct node *to)
 	uint64_t late = rng_chance(&g->rng, 1, 20) ? rng_below(&g->rng, 300 * ms_ns) : rng_below(&g->rng, 3 * ms_ns);
 
 	l->to = to;
-	io_prep_timer(&l->timer, sim_now_ns(g->sim) + late, deliver);
+	io_prep_timer(&l->timer, sim_now_ns(g->sim) + (g->mail_ns ? g->mail_ns : late), deliver);
 	io_submit(to->host, &l->timer);
 }
 
@@ -714,6 +715,75 @@ static inline void change_surely(struct group *g, enum raft_change what, uint64_
 			run_for(g, 50 * ms_ns);
 	}
 	ck_assert_int_eq(code, 0);
+}
+
+/* ---- close ---- */
+
+static inline void on_closed(void *ctx, int code)
+{
+	struct node *n = ctx;
+
+	ck_assert_int_eq(code, 0);
+	n->r = NULL;
+	n->up = false;
+	n->g->closed = true;
+}
+
+static inline bool is_closed(void *ctx)
+{
+	return ((struct group *)ctx)->closed;
+}
+
+/* In order; node_open may follow. */
+static inline void node_close(struct node *n)
+{
+	struct group *g = n->g;
+
+	g->closed = false;
+	replica_close(n->r, on_closed, n);
+	ck_assert(sim_run(g->sim, is_closed, g, sim_now_ns(g->sim) + 10000 * ms_ns));
+}
+
+/* ---- reads ---- */
+
+struct reading {
+	struct replica_read read;
+	struct node *n;
+	uint64_t floor; /* known as committed when it was asked */
+	uint64_t *counts; /* of answers: served, refused, stopped */
+};
+
+static inline void read_done(struct replica_read *read, int code)
+{
+	struct reading *rd = CONTAINER_OF(read, struct reading, read);
+
+	if (code == 0) {
+		ck_assert_uint_ge(replica_applied(rd->n->r), rd->floor);
+		ck_assert_uint_ge(chain_of(replica_kv(rd->n->r)).index, rd->floor);
+	} else {
+		ck_assert(code == ERR_NOT_LEADER || code == ERR_AGAIN || code == ERR_STOPPED);
+	}
+	rd->counts[code == 0 ? 0 : code == ERR_STOPPED ? 2 : 1]++;
+	mem_free(rd);
+}
+
+static inline void read_rows_as(struct node *n, bool asks_all)
+{
+	struct reading *rd = MEM_NEW(struct reading);
+
+	rd->n = n;
+	rd->floor = leads(n) ? replica_core(n->r)->commit : 0;
+	if (rd->floor < n->g->acknowledged_last)
+		rd->floor = n->g->acknowledged_last;
+	rd->counts = n->g->read_counts;
+	rd->read.done = read_done;
+	rd->read.asks_all = asks_all;
+	ck_assert_int_eq(replica_read(n->r, &rd->read), 0);
+}
+
+static inline void read_rows(struct node *n)
+{
+	read_rows_as(n, false);
 }
 
 #endif

@@ -477,29 +477,13 @@ START_TEST(test_founding_after_a_vote)
 }
 END_TEST
 
-static void on_closed(void *ctx, int code)
-{
-	struct node *n = ctx;
-
-	ck_assert_int_eq(code, 0);
-	n->r = NULL;
-	n->up = false;
-	n->g->closed = true;
-}
-
-static bool is_closed(void *ctx)
-{
-	return ((struct group *)ctx)->closed;
-}
-
 START_TEST(test_close)
 {
 	struct group *g = group_new(7, 1 << 20);
 	struct node *l = elected(g);
 
 	submit(l);
-	replica_close(l->r, on_closed, l);
-	ck_assert(sim_run(g->sim, is_closed, g, sim_now_ns(g->sim) + 10000 * ms_ns));
+	node_close(l);
 	node_open(l);
 	settle(g);
 	group_free(g);
@@ -575,40 +559,6 @@ START_TEST(test_hand_over)
 }
 END_TEST
 
-struct reading {
-	struct replica_read read;
-	struct node *n;
-	uint64_t floor; /* known as committed when it was asked */
-	uint64_t *counts; /* of answers: served, refused, stopped */
-};
-
-static void read_done(struct replica_read *read, int code)
-{
-	struct reading *rd = CONTAINER_OF(read, struct reading, read);
-
-	if (code == 0) {
-		ck_assert_uint_ge(replica_applied(rd->n->r), rd->floor);
-		ck_assert_uint_ge(chain_of(replica_kv(rd->n->r)).index, rd->floor);
-	} else {
-		ck_assert(code == ERR_NOT_LEADER || code == ERR_AGAIN || code == ERR_STOPPED);
-	}
-	rd->counts[code == 0 ? 0 : code == ERR_STOPPED ? 2 : 1]++;
-	mem_free(rd);
-}
-
-static void read_rows(struct node *n)
-{
-	struct reading *rd = MEM_NEW(struct reading);
-
-	rd->n = n;
-	rd->floor = leads(n) ? replica_core(n->r)->commit : 0;
-	if (rd->floor < n->g->acknowledged_last)
-		rd->floor = n->g->acknowledged_last;
-	rd->counts = n->g->read_counts;
-	rd->read.done = read_done;
-	ck_assert_int_eq(replica_read(n->r, &rd->read), 0);
-}
-
 /* Reads see what was acknowledged; who leads no longer, and does not know it, answers none of them. */
 START_TEST(test_reads)
 {
@@ -652,8 +602,7 @@ START_TEST(test_reads)
 	ck_assert_uint_eq(g->read_counts[0], 301);
 	ck_assert_uint_gt(g->read_counts[1], 10); /* it stepped down, and all were told */
 	read_rows(l);
-	replica_close(l->r, on_closed, l);
-	ck_assert(sim_run(g->sim, is_closed, g, sim_now_ns(g->sim) + 10000 * ms_ns));
+	node_close(l);
 	ck_assert_uint_eq(g->read_counts[2], 1);
 	node_open(l);
 	settle(g);
