@@ -82,8 +82,11 @@ def one_alone():
     store.destroy()
 
 
+PATIENCE = ("--timeout", "5m")  # a lone metad that is started anew is away for longer than commands wait for an answer by themselves
+
+
 class Load:
-    """Files are written and read all the time; none may fail."""
+    """Files are written and read all the time, by clients that wait for metads that are away; none may fail."""
 
     def __init__(self, store):
         self.store, self.files, self.failure, self.stopping = store, {}, None, False
@@ -98,14 +101,14 @@ class Load:
                 source = self.store.path("load-source")
                 with open(source, "wb") as f:
                     f.write(data)
-                self.store.run("put", source, path)
+                self.store.run("put", *PATIENCE, source, path)
                 self.files[path] = hashlib.sha256(data).hexdigest()
                 self.read(rng.choice(list(self.files)))
         except Exception as e:  # pylint: disable=broad-except
             self.failure = e
 
     def read(self, path):
-        check(hashlib.sha256(self.store.run("cat", path)).hexdigest() == self.files[path], f"{path} came back different")
+        check(hashlib.sha256(self.store.run("cat", *PATIENCE, path)).hexdigest() == self.files[path], f"{path} came back different")
 
     def goes_on(self, what):
         count = len(self.files)
