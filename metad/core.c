@@ -136,8 +136,12 @@ bool metad__refuse_growth(struct metad *md, struct rpc_req *req, const Craton__R
 
 /* ---- failure ---- */
 
-static const char *next_step(int code)
+static const char *next_step(const struct metad *md, int code)
 {
+	if (code == ERR_CORRUPT && md->options.group.id)
+		return "no start will mend it: craton meta remove this one, and add one under the next number, in an empty directory (docs/groups.md)";
+	if (code == ERR_CORRUPT)
+		return "no start will mend it: craton meta restore a backup into an empty directory (docs/DEPLOY.md)";
 	if (code == ERR_NOSPC)
 		return "free space there, then start again";
 	if (code == ERR_VERSION)
@@ -150,7 +154,7 @@ void metad__fatal(struct metad *md, int code, const char *text)
 	if (md->failed)
 		return;
 	md->failed = code;
-	log_line(md->options.log, LOG_ERROR, "fatal", "error=%s text=%s next=%s", err_name(code), text, next_step(code));
+	log_line(md->options.log, LOG_ERROR, "fatal", "error=%s text=%s next=%s", err_name(code), text, next_step(md, code));
 	metad__gate_fail(md, ERR_STOPPED);
 	metad__fail_waiting(&md->range.waiting, ERR_STOPPED);
 	io_at_turn_end(md->io, &md->batcher.hook);
@@ -429,6 +433,17 @@ static void ignore_closed(void *ctx)
 	(void)ctx;
 }
 
+/* Of other failures the text says it. */
+static void say_next_step(const struct metad *md, int code, struct err *err)
+{
+	char text[ERR_TEXT_BYTES];
+
+	if (code != ERR_CORRUPT)
+		return;
+	snprintf(text, sizeof(text), "%s", err->text);
+	err_set(err, code, "%.350s; %s", text, next_step(md, code));
+}
+
 int metad_start(struct io *io, const struct metad_options *options, struct metad **ret_metad, struct err *err)
 {
 	struct metad *md = metad_new(io);
@@ -437,10 +452,12 @@ int metad_start(struct io *io, const struct metad_options *options, struct metad
 	if (!code)
 		code = open_ledger(md, err);
 	if (code) {
+		say_next_step(md, code, err);
 		metad_free(md);
 		return code;
 	}
 	code = metad__check_state(md, err);
+	say_next_step(md, code, err);
 	if (!code)
 		code = metad__metrics_open(md, err);
 	if (!code)
@@ -452,6 +469,8 @@ int metad_start(struct io *io, const struct metad_options *options, struct metad
 		return code;
 	}
 	ledger_start(md->ledger);
+	if (ledger_waits(md->ledger))
+		log_line(md->options.log, LOG_INFO, "waits", "text=\"it belongs to no group yet: craton meta add it, by its address\"");
 	metad__drive_timer(md);
 	metad__background_start(md);
 	metad__make_way_start(md);

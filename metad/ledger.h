@@ -112,6 +112,8 @@ struct kv *ledger_kv(struct ledger *ledger); /* NULL between the calls of on_tab
 uint64_t ledger_applied(const struct ledger *ledger);
 /* Of a group: the log here does not answer, so this replica leaves it to others to lead. */
 bool ledger_hangs(const struct ledger *ledger);
+/* It belongs to no group yet, and waits to be added to one. */
+bool ledger_waits(const struct ledger *ledger);
 /* Of a group: what its letters and snapshots came to since the start; else NULL. */
 const struct replica_counts *ledger_counts(const struct ledger *ledger);
 /* Where that replica listens; family 0: not known. */

@@ -28,8 +28,8 @@ enum {
 int ledger__no_replica(const char *dir, struct err *err)
 {
 	return err_set(err, ERR_NOENT,
-		"%s holds no replica: of a new store, start it with --found, once, or with --join, if it is to be added to a group; one whose disk "
-		"was lost must not come back under its number, as it has forgotten what it acknowledged", dir);
+		"%s holds no replica. If it was lost, it must not come back under its number, as it has forgotten what it acknowledged: craton meta remove "
+		"that one, and start one under the next number with --join, to be added (docs/groups.md, Growing). Of a new store, start it with --found, once", dir);
 }
 
 /* ---- who is where ---- */
@@ -379,6 +379,11 @@ void ledger__group_start(struct ledger *l)
 	if (!l->waits)
 		raft_links_attach(l->links, l->replica);
 	replica_start(l->replica);
+}
+
+bool ledger_waits(const struct ledger *l)
+{
+	return l->waits;
 }
 
 static void on_links_closed(void *ctx)

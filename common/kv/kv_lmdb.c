@@ -22,11 +22,13 @@
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
 #include "common/base/cursor.h"
+#include "common/base/limits.h"
 #include "common/base/list.h"
 #include "common/base/mem.h"
 #include "common/io/io.h"
 #include "common/kv/kv_backend.h"
 #include "common/kv/kv_lmdb_room.h"
+#include "common/kv/kv_lmdb_whole.h"
 #include <lmdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,7 +149,8 @@ static int open_row(const struct store *s, struct slice key, MDB_val stored, str
 	rcursor_init(&r, value.data, value.len);
 	crc = rcursor_u32(&r);
 	value = rcursor_slice(&r, rcursor_left(&r));
-	if (!r.failed && crc == row_crc(key, value)) {
+	/* a length that cannot be may reach behind the file's end */
+	if (!r.failed && value.len <= LIMIT_VALUE_BYTES && crc == row_crc(key, value)) {
 		*ret_value = value;
 		return 0;
 	}
@@ -216,7 +219,9 @@ static int env_open(const char *path, uint64_t map_bytes, MDB_env **ret_env)
 		rc = mdb_env_create(&env);
 		if (rc)
 			return rc;
-		rc = mdb_env_set_maxdbs(env, 2);
+		rc = lmdb_whole_watch(env);
+		if (!rc)
+			rc = mdb_env_set_maxdbs(env, 2);
 		if (!rc)
 			rc = mdb_env_set_mapsize(env, map_bytes);
 		if (!rc)
@@ -440,7 +445,9 @@ static int lmdb_open(
 		rc = lmdb_err(s, err, rc, "cannot open");
 		goto fail;
 	}
-	rc = lmdb_room_init(&s->room, io, s->path, s->fd, s->env, options, err);
+	rc = lmdb_whole_check_length(s->env, io, s->path, s->fd, err);
+	if (!rc)
+		rc = lmdb_room_init(&s->room, io, s->path, s->fd, s->env, options, err);
 	if (!rc)
 		rc = attach(s, ret_applied, err);
 	if (rc)

@@ -27,7 +27,7 @@ void state__fault(struct state *s, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	err_set(&s->fault, ERR_CORRUPT,
-		"metadata are damaged: %s; this replica stops, restore its directory from a copy", text);
+		"metadata are damaged: %s; this replica stops", text);
 }
 
 /*

@@ -6,6 +6,7 @@ to one and to three again while files are written and read, by clients that know
 import hashlib
 import os
 import random
+import re
 import sys
 import threading
 
@@ -82,6 +83,7 @@ def one_alone():
     store.destroy()
 
 
+FRAME_BYTES = 4096  # frames of the log begin at such
 PATIENCE = ("--timeout", "5m")  # a lone metad that is started anew is away for longer than commands wait for an answer by themselves
 
 
@@ -130,6 +132,7 @@ def grow_and_shrink(store):
     refused(store, "add", by_name(members(store))["metad-2"]["address"], says="metad-2 of this group has that address")
     refused(store, "remove", "metad-9", says="no metad 'metad-9'")
     early = Joiner(store, 5)
+    check(early.said("craton meta add"), "its log says what it waits for")
     refused(store, "add", early.address, says="start it with --replica 4 --join")
     fourth = Joiner(store, 4)
     change(store, "add", fourth.address)
@@ -188,6 +191,23 @@ def grow_and_shrink(store):
     return len(load.files)
 
 
+def damaged(store):
+    """A log with damage in its middle is refused, with its place and the way back; that way leads back."""
+    change(store, "transfer", "metad-6")
+    store.kill9("metad-3")
+    log = os.path.join(store.store, "metad-3", "log")
+    with open(os.path.join(log, max(f for f in os.listdir(log) if f.startswith("log-0"))), "r+b") as f:
+        f.seek(16 * FRAME_BYTES)
+        f.write(b"damaged " * (FRAME_BYTES // 8))
+    done = store.craton("local", "start", store.store, "metad-3", check=False)
+    text = done.stderr.decode(errors="replace")
+    check(done.returncode == 1 and re.search(r"log-\d+: .*damaged at index \d+ .*nothing was changed; .*craton meta remove", text), f"it refuses to serve, and says why: {text}")
+    change(store, "remove", "metad-3")
+    joiner = Joiner(store, 8)
+    change(store, "add", joiner.address)
+    wait_until(is_group(store, ["metad-6", "metad-7", "metad-8"]), "three metads to be level behind the damage")
+
+
 def main():
     one_alone()
     store = LocalStore(metad=3)
@@ -196,6 +216,7 @@ def main():
     two_down(store, one_down(store))
     look(store)
     files = grow_and_shrink(store)
+    damaged(store)
     print(f"members are shown, leadership is handed over, the group grew and shrank while {files} files were written")
 
 

@@ -521,7 +521,7 @@ START_TEST(test_bad_files)
 	uint64_t applied;
 	struct err err;
 	struct kv *kv;
-	char path[96];
+	char path[96] = "";
 
 	real_loop_init(&l);
 	options.dir = l.dir;
@@ -532,6 +532,16 @@ START_TEST(test_bad_files)
 	ck_assert_int_eq(truncate(path, 0), 0);
 	ck_assert_int_eq(kv_open(l.io, &options, &kv, &applied, &err), ERR_CORRUPT);
 	ck_assert_ptr_nonnull(strstr(err.text, "data.mdb"));
+	ck_assert_int_eq(unlink(path), 0);
+	kv = open_kv(&l, &kv_lmdb, 0, 0);
+	for (uint32_t i = 0; i < 1000; i++)
+		kv_put(kv, slice_of(&i, sizeof(i)), slice_of(path, sizeof(path)));
+	kv_applied(kv, 1);
+	flush_kv(&l, kv);
+	close_kv(&l, kv);
+	ck_assert_int_eq(truncate(path, 3 * 4096), 0); /* with its first pages: LMDB itself would open it, and read what is not there */
+	ck_assert_int_eq(kv_open(l.io, &options, &kv, &applied, &err), ERR_CORRUPT);
+	ck_assert_ptr_nonnull(strstr(err.text, "data.mdb: is damaged: it has 12288 bytes"));
 
 	options.backend = &kv_mem;
 	snprintf(path, sizeof(path), "%s/kv-mem", l.dir);
