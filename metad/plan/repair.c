@@ -301,15 +301,14 @@ static struct repair_put_off *put_off_of(struct plan_repair *p, uint64_t block)
 	return NULL;
 }
 
-/* Where the chunk should go. ERR_AGAIN: to one that is busy, wait; ERR_NO_PLACEMENT. */
-static int choose_target(
-	struct plan_repair *p, const struct state *s, const struct repair_need *need, uint32_t *ret_disk)
+/* Where the chunk should go, but not to disk `not`. */
+static int choose_target_but(
+	struct plan_repair *p, const struct state *s, const struct repair_need *need, uint32_t not, uint32_t *ret_disk)
 {
 	struct stripe_geom g = state__geom(&p->row);
 	size_t count = candidates(p, s, stripe_chunk_len(&g, need->index)), held_count = 0;
 	struct place_spot held[LIMIT_WIDTH];
-	const struct repair_put_off *failed = put_off_of(p, need->block);
-	uint32_t now, best, disk, not = failed && failed->failures % 2 ? failed->disk : 0;
+	uint32_t now, best, disk;
 	int code;
 
 	for (uint8_t i = 0; i < p->row.width; i++) {
@@ -333,6 +332,16 @@ static int choose_target(
 	if (need->cause == STATE_CAUSE_SPREAD && best > 0)
 		return ERR_NO_PLACEMENT;
 	return code || now > best ? ERR_AGAIN : 0;
+}
+
+/* ERR_AGAIN: to one that is busy, wait; ERR_NO_PLACEMENT. Where a rebuild has failed the next one goes elsewhere, if there is such a place. */
+static int choose_target(struct plan_repair *p, const struct state *s, const struct repair_need *need, uint32_t *ret_disk)
+{
+	const struct repair_put_off *failed = put_off_of(p, need->block);
+	uint32_t not = failed && failed->failures % 2 ? failed->disk : 0;
+	int code = choose_target_but(p, s, need, not, ret_disk);
+
+	return code == ERR_NO_PLACEMENT && not ? choose_target_but(p, s, need, 0, ret_disk) : code;
 }
 
 /* Blocks of a file that nobody can reach are left to garbage collection: one that has a gc row. */

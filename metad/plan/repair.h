@@ -77,7 +77,7 @@ struct repair_put_off {
 	uint64_t block; /* 0: none */
 	uint64_t until_ms;
 	uint32_t failures;
-	uint32_t disk; /* that it failed on: the next time another one, then any */
+	uint32_t disk; /* that it failed on: the next time another one, if there is one, then any */
 };
 
 struct plan_repair {

@@ -709,6 +709,27 @@ START_TEST(test_a_target_dies)
 }
 END_TEST
 
+/* A rebuild that failed is tried again where it failed, if it can go nowhere else. */
+START_TEST(test_the_only_target_failed)
+{
+	begin(6, 1, 1, 1);
+	b->cmd.type = STATE_CMD_DAMAGED;
+	b->cmd.damaged = (struct state_cmd_damaged){.block = first_block, .index = 0, .disk = 1};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	for (uint32_t n = 0; n < 3; n++) {
+		ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+		ck_assert_uint_eq(b->cmd.intent.disk, 1);
+		b->cmd.type = STATE_CMD_INTENT_END;
+		b->cmd.intent_end = (struct state_cmd_intent_end){.block = first_block, .index = 0, .incarnation = 256 + n};
+		ck_assert_int_eq(state_bed_run(b), 0);
+		plan_repair_failed(plan, first_block, 1, b->time_ms);
+		pass(((uint64_t)REPAIR_RETRY_MS << n) + REPAIR_WALK_REST_MS);
+		ck_assert_uint_eq(plan->no_target, 0);
+	}
+	finish();
+}
+END_TEST
+
 START_TEST(test_removed_files_are_left_alone)
 {
 	begin(8, 1, 1, 1);
@@ -816,6 +837,6 @@ UNIT_MAIN("plan_repair", test_a_dead_server, test_forgets, test_a_disk_that_stay
 	test_missing_chunks_wait_for_their_writer, test_missing_chunks_of_writers_that_are_gone, test_writers_that_come_during_a_walk,
 	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_many_disks_left_out_at_once_wait, test_a_disk_left_out_again_and_again, test_the_hold_ends,
 	test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits, test_crowded_blocks_spread,
-	test_full_disks_are_no_targets, test_a_target_dies, test_removed_files_are_left_alone,
+	test_full_disks_are_no_targets, test_a_target_dies, test_the_only_target_failed, test_removed_files_are_left_alone,
 	test_open_files_without_a_name_are_repaired, test_without_a_target_they_wait_outside,
 	test_garbage_waits_outside, test_what_fails_waits_outside)
