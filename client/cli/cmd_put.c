@@ -167,7 +167,8 @@ static int put_any(
 		return put_file(cli, local, path, followed, totals);
 	if (stat(local, &st) < 0)
 		return cli_fail(cli, "cannot open %s: %s", local, strerror(errno));
-	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
+	/* A pipe that is named is meant; one that lies in a tree may have no writer, ever. */
+	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && (up || !S_ISFIFO(st.st_mode)))
 		return cli_fail(cli, "%s is neither a file nor a directory", local);
 	if (!S_ISDIR(st.st_mode))
 		return put_file(cli, local, path, followed, totals);

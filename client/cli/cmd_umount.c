@@ -40,7 +40,7 @@ static int umount_path(const struct cli *cli, const char *path)
 
 static int run(struct cli *cli)
 {
-	char *path = realpath(cli->words[0], NULL); /* works for a mount whose process is dead, too */
+	char *path = mount_table_path(cli->words[0]);
 	int exit_code;
 
 	if (!path)

@@ -262,7 +262,7 @@ static int check_directory(const char *path, char *ret_error, size_t error_bytes
 static int check_place(const char *given, char **ret_path, char *ret_error, size_t error_bytes)
 {
 	struct mount_entry e;
-	char *path = realpath(given, NULL);
+	char *path = mount_table_path(given);
 	int code = 0;
 
 	if (!path)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -66,6 +67,18 @@ bool mount_table_parse(const char *text, const char *path, struct mount_entry *r
 	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n')
 		found |= parse_line(line, path, ret_entry);
 	return found;
+}
+
+char *mount_table_path(const char *given)
+{
+	size_t n = strlen(given);
+	char *trimmed = mem_strdup(given), *path;
+
+	while (n > 1 && trimmed[n - 1] == '/')
+		trimmed[--n] = '\0'; /* it would ask the mount itself, and a dead one does not answer */
+	path = realpath(trimmed, NULL);
+	mem_free(trimmed);
+	return path;
 }
 
 bool mount_table_find(const char *path, struct mount_entry *ret_entry)

@@ -12,6 +12,8 @@ struct mount_entry {
 	char device[32]; /* "0:52", as in /sys/class/bdi */
 };
 
+/* The absolute path of where something may be mounted, also if its process is dead; NULL, with errno. The caller frees it. */
+char *mount_table_path(const char *given);
 /* The topmost mount at `path` (absolute, as realpath gives it) in the text of a mountinfo file. */
 bool mount_table_parse(const char *text, const char *path, struct mount_entry *ret_entry);
 /* The same in that of this process. */

@@ -292,6 +292,17 @@ def destinations(store):
         failures.append("get to a pipe: the pipe is gone, or nothing came through")
 
 
+def pipes_in_trees(store):
+    """A pipe that lies in a tree is no file of it, and nobody waits for who would write it."""
+    tree = store.path("tree-with-pipe")
+    os.mkdir(tree)
+    os.mkfifo(os.path.join(tree, "pipe"))
+    open(os.path.join(tree, "file"), "wb").close()
+    done = store.craton("put", "-r", tree, "/tree-with-pipe", check=False, timeout=60)
+    if done.returncode != 1 or b"pipe is neither a file nor a directory" not in done.stderr or store.run("ls", "-1", "/tree-with-pipe") != b"file\n":
+        failures.append(f"put of a tree with a pipe: exit {done.returncode}: {done.stderr}")
+
+
 def interrupted_benches(store):
     """A benchmark that is interrupted leaves nothing."""
     for words in (["latency", "--count", "1000000", "--file-size", "4K"], ["put", "--size", "1T"], ["small", "--files", "1000000"],
@@ -497,6 +508,7 @@ def main():
     one_lost(store)
     slashes(store)
     destinations(store)
+    pipes_in_trees(store)
     interrupted_benches(store)
     interrupts(store)
     several_at_once(store)
