@@ -363,6 +363,11 @@ static void reasons_group(struct metad *md, struct answer *a)
 				"what log entries %llu to %llu changed on %s is not what they changed on the metad that leads: if it has stopped, replace it "
 				"(docs/groups.md), else start the metads that are down, so that most can say which is right; until then nobody is added or brought up",
 				(unsigned long long)m->same + 1, (unsigned long long)m->differs, name);
+		if (m->state == LEDGER_MEMBER_UP && m->voter && m->stands_ms >= LEDGER_STANDS_MS)
+			reason(a, "metad-lags", false,
+				"%s lacks log entries and has taken none for %llu s: unless it is getting a snapshot, or its disk hangs (its log says so), replace it; one "
+				"that was started with an older copy of its directory must be (docs/groups.md)",
+				name, (unsigned long long)(m->stands_ms / 1000));
 		if (m->state != LEDGER_MEMBER_DOWN)
 			continue;
 		if (m->addr.family)

@@ -123,6 +123,7 @@ struct io_addr ledger_member_addr(const struct ledger *ledger, uint64_t id);
 
 enum {
 	LEDGER_SILENT_MS = 3000, /* a member that a leader has not heard for so long is down, for people; Raft itself is not asked */
+	LEDGER_STANDS_MS = 30 * 1000, /* one that lacks entries and takes none for so long lags: likewise */
 };
 enum ledger_member_state { LEDGER_MEMBER_UNKNOWN, LEDGER_MEMBER_UP, LEDGER_MEMBER_DOWN };
 
@@ -137,6 +138,7 @@ struct ledger_member {
 	uint16_t supports;  /* the greatest cluster version that its build supports, as it has said within LINK_HEARD_MS; 0: not known */
 	/* Its rows are others than those here since some entry behind `same` and up to `differs`; 0: that is not known of it. */
 	uint64_t same, differs;
+	uint64_t stands_ms; /* as a leader sees it: for so long it has taken none of the committed entries that it lacks */
 	bool owes; /* as a leader sees it: it has not said yet whether they are */
 };
 
@@ -213,6 +215,10 @@ struct ledger {
 	struct io_op look; /* a leader's, at those that catch up; at what all say of their rows */
 	uint64_t look_last; /* last index, when it looked last */
 	struct ledger_change move;
+	/* By place in the configuration, as a leader: since when `match` has been what it is, or all that was committed. */
+	struct {
+		uint64_t id, match, since_ns;
+	} stood[RAFT_MEMBERS_MAX];
 	struct io_addr own; /* where others find this replica; family 0: only the log says it */
 	uint32_t knocks;
 	bool promoting, moving, asking, waits, closing, links_closed, failed;

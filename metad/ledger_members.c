@@ -13,6 +13,7 @@
  */
 #include "metad/ledger.h"
 
+#include <string.h>
 #include "common/base/check.h"
 #include "common/base/sometimes.h"
 #include "metad/raft_codec.h"
@@ -91,6 +92,8 @@ void ledger_view(const struct ledger *l, struct ledger_view *view)
 		view->members[i] = (struct ledger_member){
 			.id = member->id, .voter = member->voter, .addr = ledger_member_addr(l, member->id)};
 		see(l, core, &view->members[i], &core->peers[i]);
+		if (core->role == RAFT_LEADER && l->stood[i].id == member->id && l->stood[i].match == view->members[i].match && l->stood[i].match < view->commit)
+			view->members[i].stands_ms = (io_now_ns(l->io) - l->stood[i].since_ns) / ms_ns;
 	}
 }
 
@@ -339,6 +342,22 @@ static void knock(struct ledger *l, const struct ledger_view *view)
 		raft_links_knock(l->links, &places->addrs[l->knocks / KNOCK_LOOKS % places->count], ids, count);
 }
 
+/* ---- those that do not come on ---- */
+
+/* One that was started with an older copy of its directory refuses what follows on what it has acknowledged, and nothing else shows it. */
+static void note_standing(struct ledger *l, const struct ledger_view *view)
+{
+	for (uint32_t i = 0; i < view->count; i++) {
+		const struct ledger_member *m = &view->members[i];
+
+		if (l->stood[i].id == m->id && l->stood[i].match == m->match && m->match < view->commit)
+			continue;
+		l->stood[i].id = m->id;
+		l->stood[i].match = m->match;
+		l->stood[i].since_ns = io_now_ns(l->io);
+	}
+}
+
 /* ---- looks ---- */
 
 static void arm(struct ledger *l);
@@ -359,6 +378,7 @@ static void on_look(struct io_op *op)
 	ledger__digest_look(l);
 	ledger_view(l, &view);
 	if (l->role.leads) {
+		note_standing(l, &view);
 		promote(l, &view);
 		correct(l, &view);
 	}
@@ -384,6 +404,7 @@ void ledger__members_role(struct ledger *l)
 		let_go(l, LIST_ENTRY(l->changes.next, struct ledger_change, link));
 	if (!l->role.leads)
 		l->look_last = UINT64_MAX;
+	memset(l->stood, 0, sizeof(l->stood));
 }
 
 void ledger__members_close(struct ledger *l)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import random
 import re
+import shutil
 import sys
 import threading
 
@@ -208,6 +209,31 @@ def damaged(store):
     wait_until(is_group(store, ["metad-6", "metad-7", "metad-8"]), "three metads to be level behind the damage")
 
 
+def older_copy(store):
+    """One that is started with an older copy of its directory may take nothing any more: status says so, and it is replaced."""
+    change(store, "transfer", "metad-6")
+    rejoined = [j for j in Joiner.all if j.name == "metad-7"][-1]
+    copy = store.path("older")
+    rejoined.kill()
+    shutil.copytree(rejoined.dir, copy)
+    rejoined.restart()
+    wait_until(is_group(store, ["metad-6", "metad-7", "metad-8"]), "three metads to be level before the copy")
+    for i in range(5):
+        store.run("mkdir", f"/behind-the-copy-{i}")
+    wait_until(is_group(store, ["metad-6", "metad-7", "metad-8"]), "three metads to have what the copy has not")
+    rejoined.kill()
+    shutil.rmtree(rejoined.dir)
+    os.rename(copy, rejoined.dir)
+    rejoined.restart()
+    store.run("mkdir", "/behind-its-start")
+    wait_until(lambda: any(r["code"] == "metad-lags" and "metad-7" in r["text"] for r in store.json("status", check=False)["reasons"]), "status to say that metad-7 lags")
+    change(store, "remove", "metad-7")
+    rejoined.kill()
+    change(store, "add", Joiner(store, 9).address)
+    wait_until(is_group(store, ["metad-6", "metad-8", "metad-9"]), "three metads to be level behind the copy")
+    check(not [r for r in store.json("status", check=False)["reasons"] if r["code"] == "metad-lags"], "nobody lags any more")
+
+
 def main():
     one_alone()
     store = LocalStore(metad=3)
@@ -217,6 +243,7 @@ def main():
     look(store)
     files = grow_and_shrink(store)
     damaged(store)
+    older_copy(store)
     print(f"members are shown, leadership is handed over, the group grew and shrank while {files} files were written")
 
 

@@ -58,6 +58,8 @@ def name_all(store):
 class Joiner:
     """A metad that is started beside those of the store, as an operator would on another host."""
 
+    all = []
+
     def __init__(self, store, number, folder=None, address=None):
         self.name = f"metad-{number}"
         with socket.socket() as s:
@@ -66,16 +68,22 @@ class Joiner:
         self.dir = store.path(folder or self.name)
         os.makedirs(self.dir, exist_ok=True)
         self.log = os.path.join(self.dir, "daemon.log")
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [os.path.join(build_dir(), "craton-metad"), "-c", store.env["CRATON_CONF"], "--dir", self.dir, "--name", self.name,
-                 "--listen", self.address, "--replica", str(number), "--join"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True)  # a daemon: where the kernel shares processors by session, not at the expense of those who test it
+        self.args = [os.path.join(build_dir(), "craton-metad"), "-c", store.env["CRATON_CONF"], "--dir", self.dir, "--name", self.name,
+                     "--listen", self.address, "--replica", str(number), "--join"]
+        self.restart()
         atexit.register(self.kill)
-        wait_until(lambda: self.process.poll() is None and self.said("ready"), f"{self.name} to be ready")
+        self.all.append(self)
 
-    def said(self, text):
+    def restart(self):
+        with open(self.log, "ab") as log:
+            begin = log.tell()
+            self.process = subprocess.Popen(self.args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True)  # a daemon: where the kernel shares processors by session, not at the expense of those who test it
+        wait_until(lambda: self.process.poll() is None and self.said("ready", begin), f"{self.name} to be ready")
+
+    def said(self, text, begin=0):
         with open(self.log, encoding="utf-8", errors="replace") as f:
+            f.seek(begin)
             return text in f.read()
 
     def kill(self):
