@@ -112,13 +112,15 @@ static int take(const struct config_text *t, struct config *c, struct err *err)
 {
 	const char *transform = t->transform ? t->transform : "";
 	bool is_local = true;
+	int code;
 
 	if (!t->metad)
 		return err_set(err, ERR_INVAL, "%s: `metad = HOST:PORT` is missing", c->path);
-	if (rpc_addrs_parse(t->metad, &c->metads) < 0)
+	code = rpc_addrs_parse(t->metad, &c->metads);
+	if (code < 0)
 		return err_set(err, ERR_INVAL,
-			"%s: metad = %.200s: not an address: write 127.0.0.1:7000 or [::1]:7000, or those of a group with commas between them",
-			c->path, t->metad);
+			"%s: metad = %.200s: %s: write 127.0.0.1:7000 or [::1]:7000, or those of a group with commas between them",
+			c->path, t->metad, rpc_addrs_fault(code));
 	if (t->cluster && uuid_parse(t->cluster, &c->cluster) < 0)
 		return err_set(err, ERR_INVAL, "%s: cluster = %.200s: not a UUID", c->path, t->cluster);
 	if (rpc_transform_by_name(transform, &c->transform) < 0)

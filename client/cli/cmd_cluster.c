@@ -30,11 +30,13 @@ static int check_address(const struct cli *cli, const struct values *v)
 {
 	struct rpc_addrs addrs;
 	bool is_local = true;
+	int code;
 
 	if (!v->metad)
 		return cli_usage(cli, "--metad is missing: give the address of the host that will run metad, say --metad 10.0.0.1:7000");
-	if (rpc_addrs_parse(v->metad, &addrs) < 0)
-		return cli_usage(cli, "--metad %s: not an address: write IP:PORT, say 10.0.0.1:7000, or those of a group with commas between them", v->metad);
+	code = rpc_addrs_parse(v->metad, &addrs);
+	if (code < 0)
+		return cli_usage(cli, "--metad %s: %s: write IP:PORT, say 10.0.0.1:7000, or those of a group with commas between them", v->metad, rpc_addrs_fault(code));
 	for (uint32_t i = 0; i < addrs.count; i++) {
 		is_local = is_local && io_addr_is_loopback(&addrs.addrs[i]);
 		if (addrs.addrs[i].port == 0)

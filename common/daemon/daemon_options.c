@@ -74,9 +74,11 @@ int daemon_options_addr(
 int daemon_options_addrs(
 	const struct daemon_options *o, const char *name, const char *text, struct rpc_addrs *ret_addrs, struct err *err)
 {
-	if (rpc_addrs_parse(text, ret_addrs) < 0)
-		return err_set(err, ERR_INVAL, "--%s %s: not an address: write IP:PORT, say %s, or those of a group with commas between them",
-			name, text, o->usage->address);
+	int code = rpc_addrs_parse(text, ret_addrs);
+
+	if (code < 0)
+		return err_set(err, ERR_INVAL, "--%s %s: %s: write IP:PORT, say %s, or those of a group with commas between them",
+			name, text, rpc_addrs_fault(code), o->usage->address);
 	return 0;
 }
 

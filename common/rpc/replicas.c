@@ -55,16 +55,26 @@ int rpc_addrs_parse(const char *text, struct rpc_addrs *ret_addrs)
 		len = trimmed = strcspn(text, ",");
 		while (trimmed && strchr(" \t", text[trimmed - 1]))
 			trimmed--;
-		if (addrs.count == LIMIT_METADS || trimmed >= sizeof(one))
+		if (trimmed >= sizeof(one))
 			return ERR_INVAL;
 		snprintf(one, sizeof(one), "%.*s", (int)trimmed, text);
-		if (io_addr_parse(one, &addr) < 0 || is_known(&addrs, &addr, &at))
+		if (io_addr_parse(one, &addr) < 0)
 			return ERR_INVAL;
+		if (is_known(&addrs, &addr, &at))
+			return ERR_EXIST;
+		if (addrs.count == LIMIT_METADS)
+			return ERR_MSGSIZE;
 		addrs.addrs[addrs.count++] = addr;
 		text += len;
 	} while (*text++ == ',');
 	*ret_addrs = addrs;
 	return 0;
+}
+
+const char *rpc_addrs_fault(int code)
+{
+	_Static_assert(LIMIT_METADS == 5, "the text says five");
+	return code == ERR_EXIST ? "one address is named twice" : code == ERR_MSGSIZE ? "more than five addresses" : "not an address";
 }
 
 void rpc_addrs_format(const struct rpc_addrs *addrs, char ret_text[RPC_ADDRS_TEXT_BYTES])

@@ -19,8 +19,10 @@ struct rpc_addrs {
 	struct io_addr addrs[LIMIT_METADS];
 };
 enum { RPC_ADDRS_TEXT_BYTES = LIMIT_METADS * (IO_ADDR_TEXT_BYTES + 2) };
-/* "10.0.0.1:7000, 10.0.0.2:7000, [::1]:7000". ERR_INVAL: not such a list, or one is named twice. */
+/* "10.0.0.1:7000, 10.0.0.2:7000, [::1]:7000". ERR_INVAL: not such a list; ERR_EXIST: one is named twice; ERR_MSGSIZE: they are more than LIMIT_METADS. */
 int rpc_addrs_parse(const char *text, struct rpc_addrs *ret_addrs);
+/* What is wrong with the list, in words, by what rpc_addrs_parse returned. */
+const char *rpc_addrs_fault(int code);
 void rpc_addrs_format(const struct rpc_addrs *addrs, char ret_text[RPC_ADDRS_TEXT_BYTES]);
 
 struct rpc_replicas;

@@ -58,7 +58,6 @@ static bool ends(int status, const char *leader)
 START_TEST(test_lists)
 {
 	static const char *const wrong[] = {"", ",", "10.0.0.1", "10.0.0.1:1,", "10.0.0.1:1 10.0.0.2:1", "10.0.0.1:1,,10.0.0.2:1",
-		"10.0.0.1:1, 10.0.0.1:1", "1.0.0.1:1,1.0.0.2:1,1.0.0.3:1,1.0.0.4:1,1.0.0.5:1,1.0.0.6:1",
 		"1.0.0.1:1,111111111111111111111111111111111111111111111111111111111111111111111:1"};
 	char text[RPC_ADDRS_TEXT_BYTES];
 	struct rpc_addrs addrs;
@@ -69,6 +68,8 @@ START_TEST(test_lists)
 	ck_assert_str_eq(text, "10.0.0.1:7000, [::1]:7001, 10.0.0.3:7000");
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		ck_assert_msg(rpc_addrs_parse(wrong[i], &addrs) == ERR_INVAL, "%s", wrong[i]);
+	ck_assert_int_eq(rpc_addrs_parse("10.0.0.1:1, 10.0.0.1:1", &addrs), ERR_EXIST);
+	ck_assert_int_eq(rpc_addrs_parse("1.0.0.1:1,1.0.0.2:1,1.0.0.3:1,1.0.0.4:1,1.0.0.5:1,1.0.0.6:1", &addrs), ERR_MSGSIZE);
 }
 END_TEST
 
