@@ -48,7 +48,7 @@ struct cli_common {
 	 .help = "configuration of the store; else CRATON_CONF, ~/.config/craton/craton.conf, /etc/craton/craton.conf"}, \
 	{.name = "json", .type = OPT_FLAG, .offset = offsetof(values_struct, common.json), .help = "print JSON"},                \
 	{.name = "timeout", .type = OPT_MS, .offset = offsetof(values_struct, common.timeout_ms), .min = 100, .max = 3600000, \
-	 .arg = "TIME", .help = "how long to wait for the store before giving up; else as in the configuration, 30s, but 3s for metad's first answer"},                     \
+	 .arg = "TIME", .help = "how long to wait for the store before giving up; else as in the configuration, 30s, but 3s for metad's first answer, 10s if there are several"},                     \
 	{.name = "help", .letter = 'h', .type = OPT_FLAG, .offset = offsetof(values_struct, common.help), .help = "show this help"}
 
 struct cli_command {
