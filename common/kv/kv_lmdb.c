@@ -29,6 +29,7 @@
 #include "common/kv/kv_backend.h"
 #include "common/kv/kv_lmdb_room.h"
 #include "common/kv/kv_lmdb_whole.h"
+#include <inttypes.h>
 #include <lmdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -684,6 +685,7 @@ struct lmdb_snapshot {
 	MDB_txn *txn, *ahead_txn; /* a transaction is one thread's at a time; the latter may be of a later commit */
 	MDB_cursor *cursor, *ahead;
 	bool begun, ahead_begun;
+	uint64_t rows, given; /* that there are, as LMDB has counted them */
 };
 
 static void lmdb_snapshot_close(void *store, void *snapshot)
@@ -706,6 +708,7 @@ static int lmdb_snapshot_open(void *store, void **ret_snapshot, uint64_t *ret_ap
 {
 	struct store *s = store;
 	struct lmdb_snapshot *snap = MEM_NEW(struct lmdb_snapshot);
+	MDB_stat stat = {0};
 	int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &snap->txn);
 
 	if (rc) {
@@ -717,7 +720,10 @@ static int lmdb_snapshot_open(void *store, void **ret_snapshot, uint64_t *ret_ap
 		rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &snap->ahead_txn);
 	if (!rc)
 		rc = mdb_cursor_open(snap->ahead_txn, s->rows, &snap->ahead);
+	if (!rc)
+		rc = mdb_stat(snap->txn, s->rows, &stat);
 	rc = rc ? lmdb_err(s, err, rc, "cannot scan") : state_get(s, snap->txn, ret_applied, err);
+	snap->rows = stat.ms_entries;
 	if (rc) {
 		lmdb_snapshot_close(s, snap);
 		return rc;
@@ -730,12 +736,17 @@ static int lmdb_snapshot_next(
 	void *store, void *snapshot, struct slice *ret_key, struct slice *ret_value, struct err *err)
 {
 	struct lmdb_snapshot *snap = snapshot;
+	const struct store *s = store;
 	MDB_val key, value;
 	int rc = move(store, snap->cursor, snap->begun ? MDB_NEXT : MDB_FIRST, &key, &value, err);
 
 	snap->begun = true;
+	/* A damaged page may hide rows: others are not to be given what is left for all that there was. */
+	if (rc == ERR_NOENT && snap->given != snap->rows)
+		return err_set(err, ERR_CORRUPT, "%s: is damaged: of %" PRIu64 " rows %" PRIu64 " are found", s->path, snap->rows, snap->given);
 	if (rc)
 		return rc;
+	snap->given++;
 	*ret_key = slice_of_val(key);
 	return open_row(store, *ret_key, value, ret_value, err);
 }
@@ -768,6 +779,8 @@ static uint64_t lmdb_snapshot_ahead(void *store, void *snapshot, uint64_t bytes,
 	while (looked < bytes && !atomic_load_explicit(stop, memory_order_relaxed)) {
 		if (mdb_cursor_get(snap->ahead, &k, &v, snap->ahead_begun ? MDB_NEXT : MDB_FIRST))
 			break; /* the end; or an error, which who reads will see */
+		if (v.mv_size > CRC_BYTES + LIMIT_VALUE_BYTES)
+			break; /* likewise */
 		snap->ahead_begun = true;
 		touch(values[n % AHEAD_VALUES]);
 		values[n++ % AHEAD_VALUES] = v;
