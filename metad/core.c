@@ -139,7 +139,8 @@ bool metad__refuse_growth(struct metad *md, struct rpc_req *req, const Craton__R
 static const char *next_step(const struct metad *md, int code)
 {
 	if (code == ERR_CORRUPT && md->options.group.id)
-		return "no start will mend it: craton meta remove this one, and add one under the next number, in an empty directory (docs/groups.md)";
+		return "no start will mend it: craton meta remove this one, and add one under the next number, in an empty directory; of a group of one, "
+		       "restore a backup (docs/groups.md)";
 	if (code == ERR_CORRUPT)
 		return "no start will mend it: craton meta restore a backup into an empty directory (docs/DEPLOY.md)";
 	if (code == ERR_NOSPC)
@@ -433,15 +434,16 @@ static void ignore_closed(void *ctx)
 	(void)ctx;
 }
 
-/* Of other failures the text says it. */
+/* Of other failures, and of some of these, the text says it. */
 static void say_next_step(const struct metad *md, int code, struct err *err)
 {
+	const char *next = next_step(md, code);
 	char text[ERR_TEXT_BYTES];
 
-	if (code != ERR_CORRUPT)
+	if (code != ERR_CORRUPT || strstr(err->text, "craton meta "))
 		return;
 	snprintf(text, sizeof(text), "%s", err->text);
-	err_set(err, code, "%.350s; %s", text, next_step(md, code));
+	err_set(err, code, "%.*s; %s", (int)(sizeof(text) - strlen(next) - 3), text, next);
 }
 
 int metad_start(struct io *io, const struct metad_options *options, struct metad **ret_metad, struct err *err)

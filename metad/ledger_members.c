@@ -350,7 +350,7 @@ static void note_standing(struct ledger *l, const struct ledger_view *view)
 	for (uint32_t i = 0; i < view->count; i++) {
 		const struct ledger_member *m = &view->members[i];
 
-		if (l->stood[i].id == m->id && l->stood[i].match == m->match && m->match < view->commit)
+		if (l->stood[i].id == m->id && l->stood[i].match == m->match && m->match < view->commit && m->state == LEDGER_MEMBER_UP)
 			continue;
 		l->stood[i].id = m->id;
 		l->stood[i].match = m->match;

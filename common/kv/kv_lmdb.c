@@ -446,9 +446,7 @@ static int lmdb_open(
 		rc = lmdb_err(s, err, rc, "cannot open");
 		goto fail;
 	}
-	rc = lmdb_whole_check_length(s->env, io, s->path, s->fd, err);
-	if (!rc)
-		rc = lmdb_room_init(&s->room, io, s->path, s->fd, s->env, options, err);
+	rc = lmdb_room_init(&s->room, io, s->path, s->fd, s->env, options, err);
 	if (!rc)
 		rc = attach(s, ret_applied, err);
 	if (rc)

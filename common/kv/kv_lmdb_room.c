@@ -128,6 +128,13 @@ int lmdb_room_init(struct lmdb_room *r, struct io *io, const char *path, int fd,
 	if (size < used && used - size > UNWRITTEN_TAIL_BYTES)
 		return err_set(err, ERR_CORRUPT,
 			"%s: has %" PRIu64 " bytes, its meta page says %" PRIu64 ": the file was cut", path, size, used);
+	/* If one of them was written, and cut, it reads as zeros, which is no page; where the file ends, to read it would be a signal. */
+	if (size < used) {
+		rc = io_truncate(io, fd, used);
+		if (rc)
+			return err_set(err, rc, "%s: cannot be made as long as its pages: %s", path, err_text(rc));
+		size = used;
+	}
 	*r = (struct lmdb_room){
 		.io = io,
 		.path = path,

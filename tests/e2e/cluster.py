@@ -61,7 +61,8 @@ def init():
     run("cluster", "init", "c", "--metad", "10.0.0.1:7000", code=2, say="add --plaintext")
     run("cluster", "raise", "c", code=2, say="there is init")
     run("cluster", "init", "c", "--metad", "127.0.0.1:1,127.0.0.1:2", code=2, say="name one, three or five")
-    run("cluster", "init", "c", "--metad", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:1", code=2, say="not an address")
+    run("cluster", "init", "c", "--metad", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:1", code=2, say="one address is named twice")
+    run("cluster", "init", "c", "--metad", ",".join(f"127.0.0.1:{i}" for i in range(1, 7)), code=2, say="more than five addresses")
     run("cluster", "init", "c", "--metad", "127.0.0.1:1,127.0.0.1:2,10.0.0.1:3", code=2, say="add --plaintext")
     run("cluster", "init", "no/such/c", "--metad", "127.0.0.1:7000", code=1, say="cannot make the directory")
     check(not os.path.exists(path("c")), "a refused init leaves nothing")
@@ -84,9 +85,9 @@ def group():
     for args, code, say in (
             ((), 2, "--listen is missing"),
             (("--listen", "127.0.0.1:0"), 2, "--replica is missing"),
-            (("--listen", "127.0.0.1:0", "--replica", "4"), 1, "or with --join, if it is to be added to a group"),
+            (("--listen", "127.0.0.1:0", "--replica", "4"), 1, "under the next number with --join, to be added"),
             (("--listen", "127.0.0.1:0", "--replica", "2"), 1, "start it with --found, once"),
-            (("--listen", "127.0.0.1:0", "--replica", "2", "-c", "c/craton.conf"), 1, "or with --join")):
+            (("--listen", "127.0.0.1:0", "--replica", "2", "-c", "c/craton.conf"), 1, "with --join, to be added")):
         refused = daemon(*base, *args)
         complaint = refused.communicate(timeout=60)[1]
         check(refused.returncode == code and say in complaint, f"{args}: exit {refused.returncode}: {complaint}")
