@@ -193,6 +193,11 @@ class LocalStore:
     def wait_up(self, count=None):
         wait_until(lambda: len(self.up_servers()) >= (count or self.count), "all chunk servers to be up")
 
+    def heard_since(self, begin):
+        """Has metad heard from every chunk server since the monotonic time `begin`? What it says of their disks is no older then."""
+        now = time.monotonic()
+        return all(s["silent_ms"] / 1000 < now - begin for s in self.json("status", check=False)["servers"])
+
     def written_bytes(self, name):
         """What the daemon has written to disk since it started, as the kernel counts it."""
         with open(f"/proc/{self.pid(name)}/io", encoding="ascii") as f:
