@@ -339,7 +339,7 @@ static void register_done(struct rpc_call *call, int status, const ProtobufCMess
 
 static uint64_t call_ms(const struct registrar *r)
 {
-	return rpc_replicas_count(r->metads) > 1 ? GROUP_CALL_MS : CALL_MS;
+	return rpc_replicas_count(r->metads) > 1 ? rpc_replicas_patience_ns(r->metads, GROUP_CALL_MS * MS) / MS : CALL_MS;
 }
 
 static void start_call(struct registrar *r)

@@ -143,7 +143,8 @@ static void rpc_done(struct rpc_call *rpc, int status, const ProtobufCMessage *m
 static void send_now(struct session_call *call)
 {
 	struct session *s = call->session;
-	uint64_t attempt_end_ns = io_now_ns(s->io) + (rpc_replicas_count(s->metads) > 1 ? GROUP_ATTEMPT_NS : ATTEMPT_NS);
+	uint64_t attempt_ns = rpc_replicas_count(s->metads) > 1 ? rpc_replicas_patience_ns(s->metads, GROUP_ATTEMPT_NS) : ATTEMPT_NS;
+	uint64_t attempt_end_ns = io_now_ns(s->io) + attempt_ns;
 
 	if (call->id)
 		call->number.unanswered = s->low;

@@ -250,6 +250,17 @@ const struct io_addr *rpc_peer_addr(const struct rpc_peer *p)
 	return &p->options.addr;
 }
 
+bool rpc_peer_is_open(const struct rpc_peer *p)
+{
+	LIST_FOREACH(n, &p->conns) {
+		const struct peer_conn *pc = LIST_ENTRY(n, struct peer_conn, link);
+
+		if (pc->state == PC_OPEN && !pc->conn.broken)
+			return true;
+	}
+	return false;
+}
+
 void rpc_call_start(struct rpc_peer *p, struct rpc_call *call)
 {
 	struct call_priv *priv = peer_call(call);

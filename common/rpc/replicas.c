@@ -6,7 +6,10 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 
-enum { SLOTS = 2 * RPC_REPLICAS_NAMED + LIMIT_METADS }; /* what was named once and is not any more makes room last */
+enum {
+	SLOTS = 2 * RPC_REPLICAS_NAMED + LIMIT_METADS, /* what was named once and is not any more makes room last */
+	DOUBLINGS = 16,                                 /* of RPC_REPLICAS_KNOCK_NS: longer than anybody waits */
+};
 
 struct slot {
 	struct io_addr addr;
@@ -24,6 +27,7 @@ struct rpc_replicas {
 	uint32_t at;   /* whom to ask */
 	uint32_t hops; /* to who was named, since a call succeeded */
 	bool named;    /* `at` was, by another one */
+	uint32_t silences; /* of those that were asked, since one answered */
 	uint32_t open;
 	void (*closed)(void *ctx);
 	void *closed_ctx;
@@ -168,6 +172,14 @@ struct rpc_peer *rpc_replicas_peer(const struct rpc_replicas *r)
 	return r->slots[r->at].peer;
 }
 
+uint64_t rpc_replicas_patience_ns(const struct rpc_replicas *r, uint64_t usual_ns)
+{
+	uint32_t rounds = r->silences / rpc_replicas_count(r);
+	uint64_t knock_ns = RPC_REPLICAS_KNOCK_NS << (rounds < DOUBLINGS ? rounds : DOUBLINGS);
+
+	return rpc_peer_is_open(rpc_replicas_peer(r)) || usual_ns < knock_ns ? usual_ns : knock_ns;
+}
+
 /* Its slot, a new one if it is not known yet; NULL: there is no room. */
 static struct slot *slot_of(struct rpc_replicas *r, const struct io_addr *addr)
 {
@@ -254,6 +266,7 @@ bool rpc_replicas_note(
 		slot->strange = status == ERR_WRONG_CLUSTER || status == ERR_VERSION;
 	if (slot != &r->slots[r->at])
 		return status == ERR_NOT_LEADER && r->named; /* another call has found out */
+	r->silences = is_silence(status) ? r->silences + 1 : 0;
 	if (status == ERR_NOT_LEADER && is_named(r, &call->leader, &at) && r->hops < rpc_replicas_count(r)) {
 		r->hops++;
 		r->at = at;

@@ -42,6 +42,13 @@ void rpc_replicas_learn(struct rpc_replicas *replicas, char *const *texts, size_
 /* Whom to ask now. */
 struct rpc_peer *rpc_replicas_peer(const struct rpc_replicas *replicas);
 /*
+ * How long it may take to answer before another one is asked instead, usual_ns being right for one that is there: no longer than that. One that has not said
+ * HELLO yet may be a host that is gone, for which nobody should wait: it gets RPC_REPLICAS_KNOCK_NS, and twice as much each time that none of them
+ * answered, as it may be far away.
+ */
+#define RPC_REPLICAS_KNOCK_NS (300ull * 1000 * 1000)
+uint64_t rpc_replicas_patience_ns(const struct rpc_replicas *replicas, uint64_t usual_ns);
+/*
  * The call to `peer` has ended with `status`. True: it is known who leads, so the next try need not wait. Not more often than
  * there are replicas before a call succeeds: two may name each other. Of many calls that fail together none is told so unless the one that is asked now was
  * named: in an election all of them would go round without a pause.

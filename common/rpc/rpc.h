@@ -167,6 +167,8 @@ struct rpc_peer *rpc_peer_new(struct io *io, const struct rpc_peer_options *opti
 /* Fails all calls with ERR_CANCELED, closes, then `closed`. */
 void rpc_peer_close(struct rpc_peer *peer, void (*closed)(void *ctx), void *ctx);
 const struct io_addr *rpc_peer_addr(const struct rpc_peer *peer);
+/* There is a connection over which it has said HELLO. */
+bool rpc_peer_is_open(const struct rpc_peer *peer);
 /* Fails what is in flight or queued with `code` and drops the connections (a server that is known to be dead). */
 void rpc_peer_reset(struct rpc_peer *peer, int code);
 

@@ -90,6 +90,30 @@ START_TEST(test_whom_to_ask)
 }
 END_TEST
 
+/* Whoever is asked first may be a host that is gone, or one that is far away. */
+START_TEST(test_patience)
+{
+	const uint64_t usual_ns = 10 * RPC_REPLICAS_KNOCK_NS;
+
+	open_three();
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(rpc_replicas_patience_ns(replicas, usual_ns), RPC_REPLICAS_KNOCK_NS);
+		ck_assert_uint_eq(rpc_replicas_patience_ns(replicas, 1), 1);
+		ends(ERR_TIMEDOUT, NULL);
+	}
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(rpc_replicas_patience_ns(replicas, usual_ns), 2 * RPC_REPLICAS_KNOCK_NS);
+		ends(ERR_CONNREFUSED, NULL);
+	}
+	for (int i = 0; i < 300; i++)
+		ends(ERR_HOSTUNREACH, NULL);
+	ck_assert_uint_eq(rpc_replicas_patience_ns(replicas, usual_ns), usual_ns);
+	ends(ERR_NOT_LEADER, NULL);
+	ck_assert_uint_eq(rpc_replicas_patience_ns(replicas, usual_ns), RPC_REPLICAS_KNOCK_NS);
+	close_three();
+}
+END_TEST
+
 /* A group changes while its clients run: who leads may be one that the configuration does not have. */
 START_TEST(test_one_that_was_added)
 {
