@@ -21,6 +21,7 @@
 #include "chunkd/format.h"
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "common/base/sometimes.h"
 
 enum { PATH_ROOM = 4096 + 64 };
 
@@ -346,6 +347,8 @@ static int borrow(struct segments *s, struct segment_wait *w)
 		rc = alloc_borrow(&s->alloc, i, w->grains, &w->extent);
 	for (int i = (int)w->class - 1; rc < 0 && i >= 0; i--)
 		rc = alloc_borrow(&s->alloc, i, w->grains, &w->extent);
+	if (rc < 0)
+		SOMETIMES(segment_no_extent);
 	return rc;
 }
 

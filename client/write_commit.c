@@ -173,6 +173,7 @@ static bool cure_blocks(struct write_commit *c, const Craton__CommitReply *reply
 		if (!r || r->status == 0)
 			continue;
 		if (r->status == ERR_BLOCK_CLOSED && b->renewals < WRITE_REALLOCATIONS) {
+			SOMETIMES(client_closed_block_renewed);
 			b->renewals++;
 			b->renew = true;
 			b->state = WRITE_CLOSED;

@@ -88,6 +88,8 @@ void sim_dir_fail(struct io *host, const char *path, int code);
 void sim_dir_unreadable(struct io *host, const char *path, int code);
 /* Files below this directory of the root only. One directory at a time. */
 void sim_dir_stall(struct io *host, const char *path, uint64_t ns);
+/* The next piece of work that the host has for a processor (IO_LANE_CPU) is done so much later, as on one that gets none. */
+void sim_work_stall(struct io *host, uint64_t ns);
 /* The host takes no turn for so long, as a machine that is paused: what completes meanwhile is delivered together then. Its disk goes on. */
 void sim_host_pause(struct io *host, uint64_t ns);
 void sim_wall_jump(struct io *host, int64_t delta_ns);

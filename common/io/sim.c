@@ -253,6 +253,10 @@ static void sim_offload_run(struct sim *sim, struct sim_event *event)
 		return;
 	end_ns = sim->now_ns + host->cost_ns + rng_between(&sim->rng, SIM_OFFLOAD_MIN_NS, SIM_OFFLOAD_MAX_NS);
 	host->cost_ns = 0;
+	if (op->offload.lane == IO_LANE_CPU) {
+		end_ns += host->work_stall_ns;
+		host->work_stall_ns = 0;
+	}
 	if (worker)
 		*worker = end_ns;
 	sim__op_later(host, op, end_ns, sim_offload_done);

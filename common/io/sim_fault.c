@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sim_fault: what goes wrong on purpose: cuts, resets, delays, disks that fail, fill, stall or stop, clocks that are set, hosts that stand still. */
+/* sim_fault: what goes wrong on purpose: cuts, resets, delays, disks that fail, fill, stall or stop, clocks that are set, work and hosts that stand still. */
 #include <string.h>
 #include "common/io/sim_impl.h"
 
@@ -160,6 +160,11 @@ void sim__sync_point(struct sim_host *host, enum sim_sync kind, const char *path
 void sim_wall_jump(struct io *io, int64_t delta_ns)
 {
 	sim_host_of(io)->wall_offset_ns += delta_ns;
+}
+
+void sim_work_stall(struct io *io, uint64_t ns)
+{
+	sim_host_of(io)->work_stall_ns = ns;
 }
 
 void sim_host_pause(struct io *io, uint64_t ns)

@@ -200,6 +200,7 @@ static void sim_host_boot(struct sim_host *host)
 	host->post_end = &host->post_first;
 	host->busy_until_ns = sim->now_ns;
 	memset(host->workers, 0, sizeof(host->workers));
+	host->work_stall_ns = 0;
 	host->net_free_ns = 0;
 	host->next_port = 32768;
 	rng_init(&host->entropy,

@@ -93,6 +93,7 @@ struct sim_host {
 	uint64_t busy_until_ns;
 	uint64_t cost_ns;         /* of synchronous calls in this turn or offload */
 	uint64_t workers[IO_LANE_KV + 1][SIM_WORKERS_MAX]; /* of each lane: when it is free */
+	uint64_t work_stall_ns;   /* of the next piece of work for a processor */
 	struct list ops;          /* with an event to come */
 	struct list ready, batch; /* have their results; batch: of the turn at hand */
 	struct io_post *post_first, **post_end;

@@ -21,6 +21,7 @@
 #include "metad/state/state.h"
 
 #include "common/base/check.h"
+#include "common/base/sometimes.h"
 #include "common/code/ec.h"
 #include "common/code/place.h"
 #include "common/code/stripe.h"
@@ -494,6 +495,8 @@ void state__commit(struct state *s, const struct state_cmd_commit *cmd, struct s
 
 		*r = (struct state_block_result){.block = cmd->blocks[i].block};
 		r->status = check_block(s, cmd, i, file, &s->blocks[i], &known[i], r);
+		if (r->status == ERR_BLOCK_CLOSED && r->block < s->meta.floor)
+			SOMETIMES(state_block_closed);
 		if (r->status && !res->status)
 			res->status = r->status;
 	}

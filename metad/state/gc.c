@@ -23,6 +23,7 @@
 #include "metad/state/state.h"
 
 #include "common/base/check.h"
+#include "common/base/sometimes.h"
 #include "metad/state/attrs.h"
 
 enum {
@@ -508,6 +509,7 @@ void state__orphans(struct state *s, const struct state_cmd_copies *cmd, struct 
 			continue;
 		if (state_drop_get(s, cmd->disk, copy, &drop) != ERR_NOENT)
 			continue;
+		SOMETIMES(state_orphan_dropped);
 		state__drop_put(s, cmd->disk, copy, 0);
 		res->count++;
 	}

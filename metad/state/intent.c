@@ -99,6 +99,7 @@ static void intent_give_up(struct state *s, const struct state_intent *intent)
 	if (!state_intent_lost(s, intent))
 		state__drop_put(s, intent->disk, &copy, 0);
 	intent_del(s, intent);
+	SOMETIMES(state_intent_given_up);
 }
 
 void state__intents_drop(struct state *s, uint64_t block)
@@ -206,6 +207,7 @@ void state__location(struct state *s, const struct state_cmd_sealed *cmd, struct
 	const struct state_receipt *r = &cmd->receipt;
 	struct state_block *row = &s->blocks[0];
 	struct state_chunk old;
+	bool spreads;
 
 	if (!intent || intent->index != r->index || intent->disk != r->disk || intent->incarnation != r->incarnation) {
 		res->status = ERR_NOENT;
@@ -218,6 +220,7 @@ void state__location(struct state *s, const struct state_cmd_sealed *cmd, struct
 	res->status = take_copy(s, cmd, row);
 	if (res->status)
 		return;
+	spreads = intent->cause == STATE_CAUSE_SPREAD;
 	intent_del(s, intent);
 	if (old.present)
 		state__drop_put(s, old.disk,
@@ -225,6 +228,8 @@ void state__location(struct state *s, const struct state_cmd_sealed *cmd, struct
 			state_chunk_bytes(row, r->index));
 	publish(s, row, r->index, old.present);
 	SOMETIMES(state_chunk_published);
+	if (spreads)
+		SOMETIMES(state_block_spread);
 }
 
 /* Its own disk has read the copy again. It stays where it is, and readable where it is good, until another one is there. */

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/mem.h"
+#include "common/base/sometimes.h"
 #include "common/code/ec.h"
 #include "metad/state/state.h"
 
@@ -347,6 +348,7 @@ bool state__session_admit(struct state *s, const struct state_request *request, 
 		*ret_session = session;
 		return true;
 	}
+	SOMETIMES(state_reply_again);
 	if (state__session_reply_decode(slice_of(reply->bytes, reply->len), res))
 		state__fault(s, "a reply in session %llu cannot be decoded", (unsigned long long)session->id);
 	return false;

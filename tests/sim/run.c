@@ -18,6 +18,7 @@
 #include "tests/sim/names.h"
 #include "tests/sim/registers.h"
 #include "tests/sim/settings.h"
+#include "tests/sim/staller.h"
 #include "tests/sim/verify.h"
 #include "tests/sim/workload.h"
 
@@ -28,13 +29,14 @@ enum {
 	OPS_PER_FAULT = 100, /* at most: else the workload goes on */
 	LULL_SEEDS = 4,      /* one in so many has a lull: the grace of what is removed passes within the run */
 	GARBAGE_SEEDS = 8,   /* one in so many waits until the garbage is gone */
+	STALL_SEEDS = 10,    /* one in so many has a writer who stands still until the floor has passed his blocks */
 	JOIN_SEEDS = 2,    /* of groups, one in so many gets one more metad */
 	SPIN_EVENTS =
 		120000, /* within a second of virtual time; 20000 are usual: more, and somebody turns without need */
 };
 
 #define WATCH_NS (CLUSTER_S / 2)         /* how often the laws are looked at */
-#define GARBAGE_STEP_NS (10 * CLUSTER_S) /* the same while an hour passes */
+#define IDLE_STEP_NS (10 * CLUSTER_S) /* the same while an hour passes */
 #define REGISTER_LIMIT_NS (60 * CLUSTER_S)
 #define LULL_NS (135 * CLUSTER_S)        /* a little more than the grace */
 #define STUCK_LIMIT_NS (400 * CLUSTER_S) /* one job may be a dozen operations, each bounded by its time-out */
@@ -56,6 +58,7 @@ struct run {
 	struct law *law;
 	struct copies *copies;
 	struct joiner joiner;
+	struct staller staller;
 	struct settings settings;
 	struct client_op gc;
 	uint64_t lull_ops; /* when the lull is to begin; UINT64_MAX: there is none any more */
@@ -386,22 +389,54 @@ static void look_at_all(struct run *r)
 	r->looking = false;
 }
 
-/* Everything that is not named goes, in bounded time. It is an hour of virtual time, so not every seed has it. */
+static bool is_of(const struct run *r, unsigned seeds, unsigned which)
+{
+	return !r->cluster->failed && r->o->seed % seeds == which && r->o->mode != RUN_SYNCS;
+}
+
+/* Little will happen for an hour of virtual time: so not every seed has one. */
+static void begin_idle(struct run *r, const char *phase)
+{
+	enter(r, phase);
+	settings_slacken(&r->settings, r->cluster);
+	wait_for(r, are_settings_done, REGISTER_LIMIT_NS);
+}
+
+/* What a writer has sealed is closed under his hands. */
+static void stall(struct run *r)
+{
+	uint64_t end_ns = now_ns(r) + STALLER_LIMIT_NS;
+
+	if (!is_of(r, STALL_SEEDS, STALL_SEEDS / 2))
+		return;
+	begin_idle(r, "stall");
+	if (!r->cluster->failed)
+		staller_begin(&r->staller, r->cluster, r->checker);
+	while (!r->cluster->failed && !r->staller.done) {
+		if (now_ns(r) > end_ns)
+			cluster_fail(r->cluster, "a writer who stood still does not end");
+		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + IDLE_STEP_NS);
+		watch(r);
+	}
+	staller_end(&r->staller);
+	enter(r, "stalled-look");
+	look_at_all(r);
+}
+
+/* Everything that is not named goes, in bounded time. */
 static void collect_garbage(struct run *r)
 {
 	uint64_t end_ns = now_ns(r) + GARBAGE_LIMIT_NS;
 	const char *left;
 
-	if (r->cluster->failed || r->o->seed % GARBAGE_SEEDS != 0 || r->o->mode == RUN_SYNCS)
+	if (!is_of(r, GARBAGE_SEEDS, 0))
 		return;
-	enter(r, "garbage");
-	settings_slacken(&r->settings, r->cluster);
-	wait_for(r, are_settings_done, REGISTER_LIMIT_NS);
+	begin_idle(r, "garbage");
 	while (!r->cluster->failed && (left = garbage_left(r->cluster))[0]) {
 		if (now_ns(r) > end_ns)
 			cluster_fail(r->cluster, "after %llu s with all hosts up, %s",
 				(unsigned long long)(GARBAGE_LIMIT_NS / CLUSTER_S), left);
-		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + GARBAGE_STEP_NS);
+		sim_run(r->cluster->sim, is_failed, r, now_ns(r) + IDLE_STEP_NS);
 		watch(r);
 	}
 	enter(r, "third-look");
@@ -466,6 +501,7 @@ static void run_phases(struct run *r)
 	restart_all(r);
 	enter(r, "second-look");
 	look_at_all(r);
+	stall(r);
 	collect_garbage(r);
 	if (r->names && !r->cluster->failed)
 		names_judge(r->names, &r->verdict);

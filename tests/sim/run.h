@@ -4,6 +4,7 @@
  *
  *     start -> the workload, with faults -> all mended, everything late has passed -> everything read back
  *           -> power loss of all hosts (without faults: a clean stop) and restart -> everything read back
+ *           -> (one in ten) a writer stands still until the floor has passed his blocks, everything is read back
  *           -> (one in eight) an hour passes: no garbage is left, everything is read back -> a clean stop of all
  */
 #ifndef TESTS_SIM_RUN_H
