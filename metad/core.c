@@ -17,6 +17,7 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/mem.h"
+#include "common/base/sometimes.h"
 #include "common/code/ec.h"
 #include "common/rpc/methods.h"
 #include "metad/restore.h"
@@ -131,6 +132,7 @@ bool metad__refuse_growth(struct metad *md, struct rpc_req *req, const Craton__R
 		return false;
 	if (!metad__ask_first(md, req))
 		rpc_reply_status(req, ERR_META_FULL);
+	SOMETIMES(metad_growth_refused);
 	return true;
 }
 

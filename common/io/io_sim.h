@@ -82,6 +82,8 @@ void sim_disk_slow(struct io *host, uint32_t factor);
 void sim_disk_stall(struct io *host, uint64_t ns);
 /* No sector can be allocated any more: somebody else has filled the file system. */
 void sim_disk_full(struct io *host, bool is_full);
+/* Somebody else takes all room of the file system but for so much. UINT64_MAX: he gives it back. */
+void sim_disk_leave(struct io *host, uint64_t bytes);
 /* Everything below this directory of the root fails with `code`, as when a disk of several is gone. NULL: nothing does. */
 void sim_dir_fail(struct io *host, const char *path, int code);
 /* The same of reads only, as when a disk takes what is written and has lost what it held. */

@@ -167,7 +167,7 @@ static int sim_reserve(struct sim_disk *disk, struct sim_inode *inode, uint64_t 
 		wanted += !sim_is_allocated(inode, idx);
 	if (!wanted)
 		return 0;
-	if (disk->is_full || wanted > disk->sectors_total - disk->sectors_used)
+	if (disk->is_full || wanted > sim__disk_left(disk))
 		return ERR_NOSPC;
 	for (uint64_t idx = first; idx <= last; idx++) {
 		uint64_t bit = idx % SIM_CHUNK_SECTORS;

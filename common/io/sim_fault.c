@@ -70,6 +70,14 @@ void sim_disk_full(struct io *io, bool is_full)
 	sim_host_of(io)->disk.is_full = is_full;
 }
 
+void sim_disk_leave(struct io *io, uint64_t bytes)
+{
+	struct sim_disk *disk = &sim_host_of(io)->disk;
+	uint64_t left = disk->sectors_total - disk->sectors_used, keep = bytes / SIM_SECTOR;
+
+	disk->sectors_taken = left > keep ? left - keep : 0;
+}
+
 void sim_dir_fail(struct io *io, const char *path, int code)
 {
 	struct sim_host *host = sim_host_of(io);

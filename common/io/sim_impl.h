@@ -53,7 +53,7 @@ struct sim_fault_row {
 };
 
 struct sim_disk {
-	uint64_t sectors_total, sectors_used;
+	uint64_t sectors_total, sectors_used, sectors_taken; /* taken: by somebody else */
 	uint64_t free_at_ns; /* when what was queued is transferred */
 	uint32_t slow_factor;
 	uint64_t next_inode;
@@ -129,6 +129,11 @@ struct sim {
 static inline struct sim_host *sim_host_of(struct io *io)
 {
 	return CONTAINER_OF(io, struct sim_host, io);
+}
+
+static inline uint64_t sim__disk_left(const struct sim_disk *disk)
+{
+	return disk->sectors_total - disk->sectors_used - disk->sectors_taken;
 }
 
 static inline struct sim_op *sim_op_of(struct io_op *op)

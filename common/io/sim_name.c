@@ -599,7 +599,7 @@ int sim__name_disk_space(struct io *io, const char *path, uint64_t *ret_total, u
 	if (rc)
 		return rc;
 	*ret_total = host->disk.sectors_total * SIM_SECTOR;
-	*ret_free = (host->disk.sectors_total - host->disk.sectors_used) * SIM_SECTOR;
+	*ret_free = sim__disk_left(&host->disk) * SIM_SECTOR;
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "common/base/sometimes.h"
 #include "tests/sim/appenders.h"
 #include "tests/sim/copies.h"
+#include "tests/sim/filler.h"
 #include "tests/sim/garbage.h"
 #include "tests/sim/joiner.h"
 #include "tests/sim/law.h"
@@ -30,6 +31,7 @@ enum {
 	LULL_SEEDS = 4,      /* one in so many has a lull: the grace of what is removed passes within the run */
 	GARBAGE_SEEDS = 8,   /* one in so many waits until the garbage is gone */
 	STALL_SEEDS = 10,    /* one in so many has a writer who stands still until the floor has passed his blocks */
+	FULL_SEEDS = 5,      /* in one of so many the disks of metads become full */
 	JOIN_SEEDS = 2,    /* of groups, one in so many gets one more metad */
 	SPIN_EVENTS =
 		120000, /* within a second of virtual time; 20000 are usual: more, and somebody turns without need */
@@ -59,6 +61,7 @@ struct run {
 	struct copies *copies;
 	struct joiner joiner;
 	struct staller staller;
+	struct filler filler;
 	struct settings settings;
 	struct client_op gc;
 	uint64_t lull_ops; /* when the lull is to begin; UINT64_MAX: there is none any more */
@@ -394,6 +397,24 @@ static bool is_of(const struct run *r, unsigned seeds, unsigned which)
 	return !r->cluster->failed && r->o->seed % seeds == which && r->o->mode != RUN_SYNCS;
 }
 
+static bool is_filler_done(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || r->filler.done;
+}
+
+/* What is acknowledged on a full disk is looked at behind the restart. */
+static void fill(struct run *r)
+{
+	if (!is_of(r, FULL_SEEDS, 2))
+		return;
+	enter(r, "full");
+	filler_begin(&r->filler, r->cluster, r->checker);
+	wait_for(r, is_filler_done, FILLER_LIMIT_NS);
+	filler_end(&r->filler);
+}
+
 /* Little will happen for an hour of virtual time: so not every seed has one. */
 static void begin_idle(struct run *r, const char *phase)
 {
@@ -497,6 +518,7 @@ static void run_phases(struct run *r)
 		enter(r, "look");
 		look_at_all(r);
 	}
+	fill(r);
 	enter(r, "restart");
 	restart_all(r);
 	enter(r, "second-look");

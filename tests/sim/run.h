@@ -3,6 +3,7 @@
  * run: the life of one store, from a seed:
  *
  *     start -> the workload, with faults -> all mended, everything late has passed -> everything read back
+ *           -> (one in five) the disks of metads are full for a while
  *           -> power loss of all hosts (without faults: a clean stop) and restart -> everything read back
  *           -> (one in ten) a writer stands still until the floor has passed his blocks, everything is read back
  *           -> (one in eight) an hour passes: no garbage is left, everything is read back -> a clean stop of all
