@@ -327,5 +327,32 @@ START_TEST(test_hung_disk_and_lanes)
 }
 END_TEST
 
-UNIT_MAIN("io_sim", test_hung_disk_and_lanes, test_cut_and_heal, test_crash_breaks_connections, test_crash_from_inside, test_same_seed_same_hash,
+static void work_run(struct io_op *op)
+{
+	(void)op;
+}
+
+static uint64_t work_took_ns(struct world *w)
+{
+	uint64_t from_ns = sim_now_ns(w->sim);
+	struct world_op work = {0};
+
+	io_prep_offload(&work.op, IO_LANE_CPU, work_run, world_done);
+	world_submit(w, &work);
+	WORLD_WAIT(w, &work);
+	return sim_now_ns(w->sim) - from_ns;
+}
+
+START_TEST(test_work_that_gets_no_processor)
+{
+	struct world w = sim_world(1);
+
+	sim_work_stall(w.io, 100ull * 1000000000);
+	ck_assert_uint_ge(work_took_ns(&w), 100ull * 1000000000);
+	ck_assert_uint_lt(work_took_ns(&w), 1000000000);
+	sim_free(w.sim);
+}
+END_TEST
+
+UNIT_MAIN("io_sim", test_work_that_gets_no_processor, test_hung_disk_and_lanes, test_cut_and_heal, test_crash_breaks_connections, test_crash_from_inside, test_same_seed_same_hash,
 	test_hosts_have_their_own, test_run_ends)

@@ -281,6 +281,14 @@ START_TEST(test_no_space)
 	ck_assert_int_eq(io_sync_dir(w.io, "/"), 0);
 	ck_assert_int_eq(io_disk_space(w.io, "/", &total, &unused), 0);
 	ck_assert_uint_eq(unused, 15 << 20);
+	/* somebody else takes it, and gives it back */
+	sim_disk_leave(w.io, 1 << 20);
+	ck_assert_int_eq(io_disk_space(w.io, "/", &total, &unused), 0);
+	ck_assert_uint_eq(unused, 1 << 20);
+	ck_assert_int_eq(io_allocate(w.io, other, 0, 3 << 20), ERR_NOSPC);
+	ck_assert_int_eq(io_allocate(w.io, other, 0, 2 << 20), 0);
+	sim_disk_leave(w.io, UINT64_MAX);
+	ck_assert_int_eq(io_allocate(w.io, other, 0, 3 << 20), 0);
 	sim_free(w.sim);
 }
 END_TEST
