@@ -10,23 +10,13 @@
 
 #include "common/base/check.h"
 #include "common/base/mem.h"
-#include "tests/sim/checker.h"
+#include "tests/sim/values.h"
 
 enum { NAMES = 3, VALUE_BYTES = 48 << 10, PAUSE_MS = 150 };
 
-#define NEVER UINT64_MAX
-
-/* A change of a name; content 0: an unlink. Change 0 of each name is that nothing was there. */
-struct change {
-	struct content content;
-	uint64_t begin, end; /* ticks; end NEVER: not acknowledged, so it may take effect at any time */
-	bool dead;           /* it was given up before it could take effect */
-};
-
 struct cell {
 	char path[CHECKER_PATH_BYTES];
-	struct change *changes;
-	size_t count, cap;
+	struct values values;
 };
 
 struct registers_worker {
@@ -61,57 +51,38 @@ static uint64_t tick(struct registers_worker *k)
 
 /* ---- judging ---- */
 
-static size_t add_change(struct crew *crew, struct cell *cell, struct content content)
+static struct values_change *mine(struct registers_worker *k)
 {
-	if (cell->count == cell->cap) {
-		cell->cap = cell->cap ? 2 * cell->cap : 16;
-		cell->changes = mem_realloc(cell->changes, cell->cap * sizeof(cell->changes[0]));
-	}
-	cell->changes[cell->count] = (struct change){.content = content, .begin = ++crew->tick, .end = NEVER};
-	return cell->count++;
+	return &k->cell->values.changes[k->change];
 }
 
-/* Could a look between begin and end have found this change's value? */
-static bool may_be_found(const struct cell *cell, const struct change *c, uint64_t begin, uint64_t end)
+static void change_begin(struct registers_worker *k, struct content content)
 {
-	if (c->dead || c->begin > end)
-		return false;
-	for (size_t i = 0; i < cell->count; i++) {
-		const struct change *later = &cell->changes[i];
-
-		if (later->end < begin && later->begin > c->end)
-			return false;
-	}
-	return true;
+	k->change = values_add(&k->cell->values, &k->base.crew->tick, content);
 }
 
 static void found_nothing(struct registers_worker *k)
 {
-	struct cell *cell = k->cell;
-	uint64_t end = tick(k);
-
-	for (size_t i = 0; i < cell->count; i++)
-		if (cell->changes[i].content.id == 0 && may_be_found(cell, &cell->changes[i], k->begin, end))
-			return;
-	cluster_fail(k->base.crew->cluster, "%s: nothing is there, though a put was acknowledged after every unlink",
-		cell->path);
+	if (!values_may_be_nothing(&k->cell->values, k->begin, tick(k)))
+		cluster_fail(k->base.crew->cluster,
+			"%s: nothing is there, though a put was acknowledged after every unlink", k->cell->path);
 }
 
 static void found_bytes(struct registers_worker *k, uint64_t got)
 {
-	struct cell *cell = k->cell;
+	const struct values *v = &k->cell->values;
 	bool known = false;
 
-	for (size_t i = 0; i < cell->count; i++) {
-		const struct change *c = &cell->changes[i];
+	for (size_t i = 0; i < v->count; i++) {
+		const struct values_change *c = &v->changes[i];
 
 		if (c->content.id == 0 || c->content.bytes != got || !content_matches(c->content, 0, k->buf, got))
 			continue;
 		known = true;
-		if (may_be_found(cell, c, k->begin, k->end))
+		if (values_may_be_found(v, c, k->begin, k->end))
 			return;
 	}
-	cluster_fail(k->base.crew->cluster, "%s: %llu bytes were read that %s", cell->path, (unsigned long long)got,
+	cluster_fail(k->base.crew->cluster, "%s: %llu bytes were read that %s", k->cell->path, (unsigned long long)got,
 		known ? "had been replaced before, or were never published" : "nobody put there");
 }
 
@@ -133,7 +104,7 @@ static void put_closed(struct client_op *op)
 	struct registers_worker *k = worker_of(op);
 
 	if (op->err.code == 0)
-		k->cell->changes[k->change].end = tick(k);
+		mine(k)->end = tick(k);
 	else
 		failed(k, op);
 	finish(k, "put", op->err.code);
@@ -153,7 +124,7 @@ static void put_written(struct client_op *op)
 
 	if (!is_written) {
 		failed(k, op);
-		k->cell->changes[k->change].dead = true;
+		mine(k)->dead = true;
 	}
 	crew_clear(&k->base);
 	crew_start(&k->base, is_written ? CLIENT_CLOSE : CLIENT_ABORT, is_written ? put_closed : put_aborted);
@@ -162,11 +133,11 @@ static void put_written(struct client_op *op)
 static void put_opened(struct client_op *op)
 {
 	struct registers_worker *k = worker_of(op);
-	struct content content = k->cell->changes[k->change].content;
+	struct content content = mine(k)->content;
 
 	if (op->err.code < 0) {
 		failed(k, op);
-		k->cell->changes[k->change].dead = true;
+		mine(k)->dead = true;
 		finish(k, "put", op->err.code);
 		return;
 	}
@@ -181,8 +152,7 @@ static void put_opened(struct client_op *op)
 
 static void put(struct registers_worker *k)
 {
-	k->change = add_change(k->base.crew, k->cell,
-		(struct content){registers_of(k)->next_id++, rng_between(&k->base.rng, 16, VALUE_BYTES)});
+	change_begin(k, (struct content){registers_of(k)->next_id++, rng_between(&k->base.rng, 16, VALUE_BYTES)});
 	k->base.op.path = k->cell->path;
 	k->base.op.flags = CR_WRITE | CR_ATOMIC;
 	k->base.op.mode = 0644;
@@ -192,7 +162,7 @@ static void put(struct registers_worker *k)
 static void unlinked(struct client_op *op)
 {
 	struct registers_worker *k = worker_of(op);
-	struct change *c = &k->cell->changes[k->change];
+	struct values_change *c = mine(k);
 
 	if (op->err.code == 0) {
 		c->end = tick(k);
@@ -270,7 +240,7 @@ static void act(struct crew_worker *w, size_t at)
 	} else if (what < 8) {
 		put(k);
 	} else {
-		k->change = add_change(w->crew, k->cell, (struct content){0});
+		change_begin(k, (struct content){0});
 		w->op.path = k->cell->path;
 		crew_start(w, CLIENT_UNLINK, unlinked);
 	}
@@ -289,7 +259,7 @@ static void registers_free(struct crew *crew)
 	struct registers *r = CONTAINER_OF(crew, struct registers, crew);
 
 	for (unsigned i = 0; i < NAMES; i++)
-		mem_free(r->cells[i].changes);
+		values_fini(&r->cells[i].values);
 	for (unsigned i = 0; i < CREW_WORKERS; i++)
 		mem_free(r->workers[i].buf);
 	mem_free(r);
@@ -305,8 +275,7 @@ struct crew *registers_new(struct cluster *cluster, uint64_t seed, bool strict)
 	r->next_id = (uint64_t)1 << 32; /* not those of the checker */
 	for (unsigned i = 0; i < NAMES; i++) {
 		snprintf(r->cells[i].path, sizeof(r->cells[i].path), "/r%u", i);
-		add_change(&r->crew, &r->cells[i], (struct content){0});
-		r->cells[i].changes[0].end = ++r->crew.tick;
+		values_init(&r->cells[i].values, &r->crew.tick);
 	}
 	for (unsigned i = 0; i < CREW_WORKERS; i++) {
 		r->crew.workers[i] = &r->workers[i].base;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * registers: a few names that a crew puts, unlinks and reads at once, without any order among its workers. What a read may find is judged
- * by time alone: a value whose put began before the read ended, and which no change replaced that began after that put had been
- * acknowledged and was itself acknowledged before the read began.
+ * by time alone (values.h).
  */
 #ifndef TESTS_SIM_REGISTERS_H
 #define TESTS_SIM_REGISTERS_H

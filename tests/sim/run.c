@@ -14,6 +14,7 @@
 #include "tests/sim/filler.h"
 #include "tests/sim/garbage.h"
 #include "tests/sim/joiner.h"
+#include "tests/sim/labels.h"
 #include "tests/sim/law.h"
 #include "tests/lib/linear_json.h"
 #include "tests/sim/names.h"
@@ -24,7 +25,7 @@
 #include "tests/sim/workload.h"
 
 enum {
-	CREWS_MAX = 3,
+	CREWS_MAX = 4,
 	PAUSE_MS = 60,
 	PAUSE_ONE_MS = 600,  /* one fault follows the other: so that there are some within a run */
 	OPS_PER_FAULT = 100, /* at most: else the workload goes on */
@@ -666,6 +667,8 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	r.crews[0] = registers_new(r.cluster, o->seed, strict);
 	r.crews[1] = appenders_new(r.cluster, o->seed, strict);
 	r.crew_count = 2;
+	if (o->mode != RUN_SYNCS) /* where each operation costs one run more */
+		r.crews[r.crew_count++] = labels_new(r.cluster, o->seed, strict);
 	if (o->metads)
 		r.names = r.crews[r.crew_count++] = names_new(r.cluster, o->seed, strict);
 	r.law = law_new(r.cluster);
