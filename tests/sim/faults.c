@@ -106,6 +106,12 @@ unsigned faults__some_client(struct faults *f)
 	return f->cluster->first_client + (unsigned)rng_below(&f->rng, f->cluster->options.clients);
 }
 
+static void give_room(struct faults *f, unsigned node)
+{
+	f->nodes[node].full_until_ns = 0;
+	sim_disk_leave(faults__io_of(f, node), UINT64_MAX);
+}
+
 static void clear_sickness(struct faults *f, unsigned node)
 {
 	struct io *io = faults__io_of(f, node);
@@ -115,6 +121,7 @@ static void clear_sickness(struct faults *f, unsigned node)
 	sim_fault_after(io, SIM_FAULT_SYNC, 0, 0);
 	sim_dir_fail(io, NULL, 0);
 	sim_disk_full(io, false);
+	give_room(f, node);
 	sim_stop_at_sync(io, 0, NULL, NULL);
 	f->nodes[node].sick = false;
 }
@@ -177,6 +184,7 @@ static void start(struct faults *f, unsigned node)
 {
 	f->nodes[node].back_ns = 0;
 	f->nodes[node].stopped_ns = 0;
+	give_room(f, node); /* where there is none at all it says so, and does not start */
 	f->nodes[node].well_ns = faults__now_ns(f);
 	if (may_rot(f, node) && faults__start_rotten(f, node))
 		return;
@@ -240,6 +248,8 @@ static void mend_node(struct faults *f, unsigned node, bool now)
 		n->delay_until_ns = 0;
 		sim_net_delay(c->io, 0);
 	}
+	if (n->full_until_ns && (now || n->full_until_ns <= faults__now_ns(f)))
+		give_room(f, node);
 	if (c->fatal && c->state == CLUSTER_RUNNING)
 		faults__crash(f, node, 2 * CLUSTER_S);
 	if (!n->back_ns || (!now && n->back_ns > faults__now_ns(f)))
@@ -337,6 +347,8 @@ uint64_t faults_next_ns(const struct faults *f)
 			next = n->slow_until_ns;
 		if (n->delay_until_ns && n->delay_until_ns < next)
 			next = n->delay_until_ns;
+		if (n->full_until_ns && n->full_until_ns < next)
+			next = n->full_until_ns;
 	}
 	for (int i = 0; i < FAULTS_LINKS_MAX; i++)
 		if (f->links[i].until_ns && f->links[i].until_ns < next)

@@ -24,6 +24,7 @@
 	X(SYNC_METAD, 4)                                                                                      \
 	X(STOP_METAD, 4)                                                                                      \
 	X(METAD_DISK_ERROR, 2)                                                                                \
+	X(METAD_DISK_FULL, 3) /* little or no room on its file system for a while */                          \
 	X(CRASH_CLIENT, 3)                                                                                    \
 	X(BLACKOUT, 2) /* all hosts but the clients' lose power at once */                                    \
 	X(SLOW_DISK, 5)                                                                                       \

@@ -6,7 +6,7 @@
 #include "chunkd/drops.h"
 #include "common/base/check.h"
 
-enum { CUTS_MAX = 4, SYNCS_MAX = 40 };
+enum { CUTS_MAX = 4, SYNCS_MAX = 40, LEFT_MAX_BYTES = 3 << 20 /* more than two segments of a log */ };
 
 /* For a while; then it is crashed, so that nothing of it is left, and started. */
 static void make_sick(struct faults *f, unsigned node, const char *what)
@@ -43,6 +43,19 @@ static bool disk_full(struct faults *f, unsigned node)
 {
 	make_sick(f, node, "disk-full");
 	sim_disk_full(faults__io_of(f, node), true);
+	return true;
+}
+
+/* Only what is written may suffer from it: it goes on by itself when there is room again, or after a restart if it gave up. */
+static bool metad_full(struct faults *f, unsigned node)
+{
+	uint64_t left = rng_chance(&f->rng, 1, 4) ? 0 : rng_below(&f->rng, LEFT_MAX_BYTES);
+
+	if (!faults__is_well(f, node))
+		return false;
+	f->nodes[node].full_until_ns = faults__now_ns(f) + faults__some_time(f, 100 * CLUSTER_MS, 6 * CLUSTER_S);
+	sim_disk_leave(faults__io_of(f, node), left);
+	cluster_note(f->cluster, "full %s left=%llu", f->cluster->nodes[node].name, (unsigned long long)left);
 	return true;
 }
 
@@ -275,6 +288,8 @@ bool faults__strike(struct faults *f, enum faults_kind kind)
 		return stop(f, faults__some_metad(f));
 	case FAULTS_METAD_DISK_ERROR:
 		return disk_error(f, faults__some_metad(f), 20);
+	case FAULTS_METAD_DISK_FULL:
+		return metad_full(f, faults__some_metad(f));
 	case FAULTS_CRASH_CLIENT:
 		node = faults__some_client(f);
 		if (!cluster_running(f->cluster, node))
