@@ -187,6 +187,7 @@ static int open_server(struct chunkd *ch, struct err *err)
 		.ctx = ch,
 		.transform = ch->o.transform,
 		.log = &ch->log,
+		.refused = &ch->refused,
 		.bulk = true,
 	};
 

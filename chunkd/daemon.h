@@ -38,6 +38,7 @@ struct chunkd {
 	size_t bad_count;
 	struct rpc_server *server;
 	struct metrics_http *http; /* NULL: none */
+	struct refused refused;    /* since the start */
 	struct registrar *registrar;
 	struct repairs *repairs;
 	struct drops *drops;

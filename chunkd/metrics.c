@@ -95,6 +95,7 @@ static void write_metrics(void *ctx, struct metrics *m)
 	metrics_label(&l, "program", "craton-chunkd");
 	metrics_begin(m, &build);
 	metrics_value(m, metrics_label(&l, "name", ch->o.name), 1);
+	refused_write(&ch->refused, m);
 	if (ch->stopping)
 		return;
 	metrics_one(m, &reg, ch->registered);
@@ -106,7 +107,8 @@ static void write_metrics(void *ctx, struct metrics *m)
 
 int daemon_metrics_open(struct chunkd *ch, struct err *err)
 {
-	struct metrics_http_options o = {.listen = ch->o.metrics, .log = &ch->log, .write = write_metrics, .ctx = ch};
+	struct metrics_http_options o = {
+		.listen = ch->o.metrics, .log = &ch->log, .refused = &ch->refused, .write = write_metrics, .ctx = ch};
 
 	return o.listen.family ? metrics_http_open(ch->io, &o, &ch->http, err) : 0;
 }

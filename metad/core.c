@@ -416,6 +416,18 @@ int metad__check_state(struct metad *md, struct err *err)
 		theirs, ours);
 }
 
+void metad__count_refused(struct metad *md, const struct rpc_req *req, enum refused_cause cause)
+{
+	char addr[IO_ADDR_TEXT_BYTES];
+	uint64_t unlogged;
+
+	if (refused_count(&md->refused, cause, io_now_ns(md->io), &unlogged))
+		log_line(md->options.log, LOG_WARN, "request-refused",
+			"cause=%s method=%s peer=%s name=%s unlogged=%llu", refused_name(cause),
+			req->handler->method->name, io_addr_format(&req->peer_addr, addr), req->peer->name,
+			(unsigned long long)unlogged);
+}
+
 static int open_server(struct metad *md, struct err *err)
 {
 	struct rpc_server_options o = {
@@ -426,6 +438,7 @@ static int open_server(struct metad *md, struct err *err)
 		.conn_closed = metad__conn_closed,
 		.transform = md->options.transform,
 		.log = md->options.log,
+		.refused = &md->refused,
 	};
 
 	return rpc_server_open(md->io, &o, &md->server, err);

@@ -194,7 +194,7 @@ struct metad_gc_scratch;
 struct metad_gc {
 	struct plan_gc plan;
 	uint64_t round; /* of inventories: chunk servers take a new one when it changes */
-	uint64_t dropped, orphans, missing, inventories, refused; /* since the start; copies, requests */
+	uint64_t dropped, orphans, missing, inventories; /* since the start; copies, requests */
 	struct metad_gc_scratch *scratch;
 };
 struct metad_repair; /* handlers_repair.c */
@@ -220,7 +220,7 @@ struct sessions {
 	struct map held;  /* inode that was unlinked -> state time until which a client has it open, as it said */
 	struct map held_before; /* the same, said before held_from_ms: what is in neither is forgotten */
 	uint64_t held_from_ms;
-	uint64_t expired, lost, forged, out_of_window;
+	uint64_t expired, lost;
 	uint64_t checked_ns;
 	struct {
 		uint64_t ms, inode;    /* orphan at which it goes on */
@@ -279,6 +279,7 @@ struct metad {
 	struct metrics_http *http; /* NULL: none */
 	struct rng rng;
 	struct repeats refusals; /* of servers and disks, that ask again */
+	struct refused refused;  /* since the start */
 
 	struct ledger_role role;
 	bool ready; /* it leads, and the store is formatted: requests are served */
@@ -331,6 +332,8 @@ struct metad *metad__of(void *ctx);
 extern const struct rpc_handler metad__handlers[];
 
 /* core.c */
+/* Counts a request that is refused, and logs it where a line is due. */
+void metad__count_refused(struct metad *md, const struct rpc_req *req, enum refused_cause cause);
 /*
  * The metadata have no room for growth: the request was refused. Whatever makes rows fewer is not asked, and a change (`id`; NULL: it is
  * none) that was done before this one was sent again gets its answer.

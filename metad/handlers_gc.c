@@ -174,6 +174,8 @@ void metad__drops(void *ctx, struct rpc_req *req)
 	status = msg->n_done > LIMIT_DROPS || (msg->after && !take_copy(msg->after, &after)) ? ERR_INVAL : 0;
 	if (!status)
 		status = auth_drops_verify(md->options.secret, md->options.cluster.bytes, msg);
+	if (status == ERR_ACCES)
+		metad__count_refused(md, req, REFUSED_SECRET);
 	if (!status)
 		status = check_sender(md, msg->server, &msg->server_uuid, msg->disk, msg->generation);
 	if (!status &&
@@ -197,10 +199,12 @@ bool metad__drops_due(const struct metad *md, uint32_t disk)
 static void refuse(struct metad *md, struct rpc_req *req, const char *text)
 {
 	const Craton__InventoryRequest *msg = (const Craton__InventoryRequest *)req->msg;
+	uint64_t unlogged;
 
-	md->gc.refused++;
-	log_line(md->options.log, LOG_WARN, "inventory-refused", "server=%u disk=%u from=%llu to=%llu text=\"%s\"",
-		msg->server, msg->disk, (unsigned long long)msg->from, (unsigned long long)msg->to, text);
+	if (refused_count(&md->refused, REFUSED_INVENTORY, io_now_ns(md->io), &unlogged))
+		log_line(md->options.log, LOG_WARN, "inventory-refused",
+			"server=%u disk=%u from=%llu to=%llu unlogged=%llu text=\"%s\"", msg->server, msg->disk,
+			(unsigned long long)msg->from, (unsigned long long)msg->to, (unsigned long long)unlogged, text);
 	rpc_reply_status(req, ERR_INVAL);
 }
 
@@ -457,7 +461,8 @@ void metad__inventory(void *ctx, struct rpc_req *req)
 	if (!status)
 		status = check_sender(md, msg->server, &msg->server_uuid, msg->disk, msg->generation);
 	if (status) {
-		md->gc.refused += status != ERR_GENERATION;
+		if (status != ERR_GENERATION)
+			metad__count_refused(md, req, REFUSED_INVENTORY);
 		rpc_reply_status(req, status);
 		return;
 	}
@@ -520,7 +525,7 @@ void metad__gc(void *ctx, struct rpc_req *req)
 	reply.orphans_found = md->gc.orphans;
 	reply.missing_found = md->gc.missing;
 	reply.inventories = md->gc.inventories;
-	reply.inventories_refused = md->gc.refused;
+	reply.inventories_refused = md->refused.of[REFUSED_INVENTORY].count;
 	reply.inventory_round = md->gc.round;
 	reply_rows(md, req, &reply.base);
 }

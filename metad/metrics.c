@@ -230,6 +230,7 @@ static void write_metrics(void *ctx, struct metrics *m)
 	metrics_label(&l, "program", "craton-metad");
 	metrics_begin(m, &build);
 	metrics_value(m, metrics_label(&l, "name", md->options.name), 1);
+	refused_write(&md->refused, m);
 	if (md->stopping || md->failed || !md->state.kv) /* or a snapshot is taking the place of the table */
 		return;
 	write_role(md, m);
@@ -247,7 +248,11 @@ static void write_metrics(void *ctx, struct metrics *m)
 
 int metad__metrics_open(struct metad *md, struct err *err)
 {
-	struct metrics_http_options o = {.listen = md->options.metrics, .log = md->options.log, .write = write_metrics, .ctx = md};
+	struct metrics_http_options o = {.listen = md->options.metrics,
+		.log = md->options.log,
+		.refused = &md->refused,
+		.write = write_metrics,
+		.ctx = md};
 
 	return o.listen.family ? metrics_http_open(md->io, &o, &md->http, err) : 0;
 }

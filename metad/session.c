@@ -57,8 +57,8 @@ void metad__sessions_status(const struct metad *md, Craton__SessionStatus *ret_s
 	ret_status->open = state_session_count(&md->state);
 	ret_status->expired = md->sessions.expired;
 	ret_status->lost = md->sessions.lost;
-	ret_status->forged = md->sessions.forged;
-	ret_status->out_of_window = md->sessions.out_of_window;
+	ret_status->forged = md->refused.of[REFUSED_SESSION_FORGED].count;
+	ret_status->out_of_window = md->refused.of[REFUSED_SESSION_WINDOW].count;
 	ret_status->orphans = metad__count_rows(md, STATE_TABLE_ORPHAN);
 }
 
@@ -88,11 +88,13 @@ static int check_session(struct metad *md, uint64_t id, uint64_t secret)
 }
 
 /* A refusal that is told, or 0. */
-static int counted(struct metad *md, int code)
+static int counted(struct metad *md, const struct rpc_req *req, int code)
 {
 	md->sessions.lost += code == ERR_SESSION_LOST;
-	md->sessions.forged += code == ERR_PERM;
-	md->sessions.out_of_window += code == ERR_RANGE;
+	if (code == ERR_PERM)
+		metad__count_refused(md, req, REFUSED_SESSION_FORGED);
+	if (code == ERR_RANGE)
+		metad__count_refused(md, req, REFUSED_SESSION_WINDOW);
 	return code;
 }
 
@@ -103,7 +105,7 @@ bool metad__session_good(struct metad *md, struct rpc_req *req, const Craton__Re
 	if (!code && (id->unanswered == 0 || id->unanswered > id->number || id->number - id->unanswered >= STATE_WINDOW))
 		code = ERR_RANGE;
 	if (code && !metad__ask_first(md, req))
-		rpc_reply_status(req, counted(md, code));
+		rpc_reply_status(req, counted(md, req, code));
 	return code == 0;
 }
 
@@ -162,7 +164,7 @@ void metad__session_renew(void *ctx, struct rpc_req *req)
 		return;
 	}
 	if (msg->session) /* without one: a client that only reads */
-		status = counted(md, check_session(md, msg->session, msg->secret));
+		status = counted(md, req, check_session(md, msg->session, msg->secret));
 	for (size_t i = 0; i < msg->n_open_inodes && !status; i++)
 		hold(md, msg->open_inodes[i], now_ms + LIMIT_SESSION_MS);
 	reply.state_time_ms = now_ms;
@@ -233,7 +235,7 @@ void metad__session_close(void *ctx, struct rpc_req *req)
 
 	if (metad__gate(md, req))
 		return;
-	code = counted(md, check_session(md, msg->session, msg->secret));
+	code = counted(md, req, check_session(md, msg->session, msg->secret));
 	if (code) {
 		rpc_reply_status(req, code);
 		return;

@@ -17,6 +17,7 @@ enum { ACCEPT_AGAIN_MS = 200 };
 struct http_conn {
 	struct metrics_http *http;
 	struct io_op op, deadline;
+	struct io_addr from;
 	int fd; /* -1: the slot is free */
 	bool ended;
 	size_t len;
@@ -28,6 +29,7 @@ struct http_conn {
 struct metrics_http {
 	struct io *io;
 	struct metrics_http_options o;
+	struct refused own_refused; /* if nobody else wants to know */
 	int fd;
 	struct io_addr addr;
 	struct io_op accept, again;
@@ -132,6 +134,16 @@ static void make_answer(struct http_conn *c, int status)
 
 /* ---- connections ---- */
 
+static void refuse(struct metrics_http *h, enum refused_cause cause, const struct io_addr *from)
+{
+	char addr[IO_ADDR_TEXT_BYTES];
+	uint64_t unlogged;
+
+	if (refused_count(h->o.refused, cause, io_now_ns(h->io), &unlogged) && h->o.log)
+		log_line(h->o.log, LOG_WARN, "metrics-refused", "cause=%s peer=%s unlogged=%llu", refused_name(cause),
+			io_addr_format(from, addr), (unsigned long long)unlogged);
+}
+
 static void maybe_closed(struct metrics_http *h);
 static void conn_read(struct http_conn *c);
 
@@ -158,10 +170,12 @@ static void on_deadline(struct io_op *op)
 {
 	struct http_conn *c = CONTAINER_OF(op, struct http_conn, deadline);
 
-	if (c->ended)
+	if (c->ended) {
 		conn_settle(c);
-	else
-		conn_end(c);
+		return;
+	}
+	refuse(c->http, REFUSED_METRICS_SLOW, &c->from);
+	conn_end(c);
 }
 
 static void on_sent(struct io_op *op)
@@ -197,6 +211,8 @@ static void on_received(struct io_op *op)
 	}
 	c->len += (size_t)op->result;
 	status = metrics_http_judge(slice_of(c->head, c->len));
+	if (status && status != 200)
+		refuse(c->http, REFUSED_METRICS_REQUEST, &c->from);
 	if (status)
 		conn_answer(c, status);
 	else
@@ -210,7 +226,7 @@ static void conn_read(struct http_conn *c)
 	io_submit(c->http->io, &c->op);
 }
 
-static void conn_begin(struct metrics_http *h, int fd)
+static void conn_begin(struct metrics_http *h, int fd, const struct io_addr *from)
 {
 	struct http_conn *c = NULL;
 
@@ -219,9 +235,12 @@ static void conn_begin(struct metrics_http *h, int fd)
 			c = &h->conns[i];
 	if (!c || h->closing) {
 		io_close(h->io, fd);
+		if (!h->closing)
+			refuse(h, REFUSED_METRICS_CONNECTIONS, from);
 		return;
 	}
 	c->fd = fd;
+	c->from = *from;
 	c->len = 0;
 	c->ended = false;
 	c->out = (struct buf){0};
@@ -249,7 +268,7 @@ static void on_accept(struct io_op *op)
 	struct metrics_http *h = CONTAINER_OF(op, struct metrics_http, accept);
 
 	if (op->result >= 0)
-		conn_begin(h, (int)op->result);
+		conn_begin(h, (int)op->result, &op->accept.peer);
 	if (h->closing) {
 		maybe_closed(h);
 	} else if (op->result >= 0 || op->result == ERR_CONNRESET) {
@@ -280,6 +299,8 @@ int metrics_http_open(
 	h = MEM_NEW(struct metrics_http);
 	h->io = io;
 	h->o = *options;
+	if (!h->o.refused)
+		h->o.refused = &h->own_refused;
 	h->fd = fd;
 	h->addr = bound;
 	for (int i = 0; i < METRICS_HTTP_CONNS; i++) {

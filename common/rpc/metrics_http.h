@@ -5,13 +5,15 @@
  *   accepted --head read, parsed--> answer being sent --sent--> closed          (all within METRICS_HTTP_MS of accepting)
  *
  * Whoever asks is not authenticated; the figures name disks and paths, no data. Bounds: METRICS_HTTP_CONNS at a time, further ones are
- * closed at once; a head of METRICS_HTTP_HEAD_BYTES; an answer of METRICS_HTTP_ANSWER_BYTES. Everything runs on the loop's thread.
+ * closed at once; a head of METRICS_HTTP_HEAD_BYTES; an answer of METRICS_HTTP_ANSWER_BYTES. What is refused is counted, and logged. Everything
+ * runs on the loop's thread.
  */
 #ifndef COMMON_RPC_METRICS_HTTP_H
 #define COMMON_RPC_METRICS_HTTP_H
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/refused.h"
 #include "common/base/slice.h"
 #include "common/io/io.h"
 
@@ -27,6 +29,7 @@ struct metrics_http;
 struct metrics_http_options {
 	struct io_addr listen;
 	const struct log *log; /* or NULL */
+	struct refused *refused; /* or NULL */
 	void (*write)(void *ctx, struct metrics *m); /* all metrics; called once for each answer */
 	void *ctx;
 };

@@ -26,6 +26,7 @@
 #include "common/base/ids.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/refused.h"
 #include "common/base/slice.h"
 #include "common/io/io.h"
 
@@ -127,6 +128,7 @@ struct rpc_server_options {
 	void (*conn_closed)(void *ctx, uint64_t conn_id); /* after the last request of it was answered; may be NULL */
 	const struct rpc_transform *transform;
 	const struct log *log;
+	struct refused *refused;            /* where what is refused is counted; may be NULL */
 	uint32_t max_conns;                 /* 0: LIMIT_SERVER_CONNS; further ones are closed at once and counted */
 	bool bulk;                          /* expects payloads: small head reads, so that payloads go straight to their place */
 };

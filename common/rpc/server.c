@@ -22,6 +22,8 @@
  *
  * One timer looks every second while there are connections: those without a HELLO after LIMIT_HELLO_MS and those that
  * stalled for LIMIT_STALL_MS are broken. It also tries to accept again after accept failed (no descriptors left).
+ *
+ * What is refused or broken here is counted by its cause (common/base/refused.h), and said in the log.
  */
 #include "common/rpc/rpc.h"
 
@@ -44,7 +46,6 @@ enum {
 #define MS ((uint64_t)1000000)
 #define SWEEP_NS (1000 * MS)
 #define IDLE_NS (60000 * MS)
-#define LOG_EVERY_NS (1000 * MS) /* lines about bad connections: at most one a second */
 
 struct server_req {
 	struct rpc_req pub; /* first */
@@ -91,8 +92,8 @@ struct rpc_server {
 	size_t held_bytes; /* of decoded requests */
 	size_t body_bytes; /* of long bodies in the making */
 	size_t send_bytes; /* of answers not sent yet, payloads apart */
-	uint64_t logged_ns, unlogged;
 	struct rpc_stats stats;
+	struct refused *refused, own_refused; /* the first points to the second if nobody else wants to know */
 	bool closing;
 	void (*closed)(void *ctx);
 	void *closed_ctx;
@@ -261,6 +262,31 @@ void rpc_reply_status(struct rpc_req *req, int status)
 	rpc_reply(req, &(struct rpc_reply){.status = status});
 }
 
+/* ---- what is refused ---- */
+
+/* Counted, and a line for the operator, but a flood of bad connections does not become a flood of lines. */
+static void refuse(struct rpc_server *s, enum refused_cause cause, const struct io_addr *from, const char *name,
+	int code, const char *why)
+{
+	const char *event = cause == REFUSED_MALFORMED ? "connection-malformed" : "connection-refused";
+	char addr[IO_ADDR_TEXT_BYTES];
+	uint64_t unlogged;
+
+	if (!refused_count(s->refused, cause, io_now_ns(s->io), &unlogged) || !s->options.log)
+		return;
+	log_line(&s->log, LOG_WARN, event, "cause=%s peer=%s name=%s error=%s unlogged=%llu reason=\"%s\"",
+		refused_name(cause), io_addr_format(from, addr), name[0] ? name : "-", err_name(code),
+		(unsigned long long)unlogged, why);
+}
+
+/* Once for each connection. */
+static void refuse_conn(struct server_conn *sc, enum refused_cause cause, int code, const char *why)
+{
+	if (!sc->reported)
+		refuse(sc->server, cause, &sc->addr, sc->conn.peer.name, code, why);
+	sc->reported = true;
+}
+
 /* ---- frames ---- */
 
 static struct server_conn *conn_of(struct conn *c)
@@ -319,6 +345,7 @@ static int on_request_head(struct conn *c, const struct frame *f, const uint8_t 
 	s->stats.requests++;
 	if (!h) {
 		/* A newer client, perhaps: only this request fails. */
+		refused_count(s->refused, REFUSED_METHOD, io_now_ns(s->io), NULL);
 		send_reply(sc, f->request_id, f->method, &(struct rpc_reply){.status = ERR_OPNOTSUPP});
 		return 0;
 	}
@@ -374,46 +401,27 @@ static bool may_hold(struct conn *c)
 	if (!is_more || s->body_bytes <= LIMIT_SERVER_BODY_BYTES)
 		return true;
 	s->stats.conns_overloaded++;
+	refuse_conn(sc, REFUSED_OVERLOADED, ERR_OVERLOADED, "long requests under way take too much memory");
 	return false;
 }
 
 /* ---- the end of a connection ---- */
 
-/* One line for the operator, but a flood of bad connections does not become a flood of lines. */
-static void log_bad(struct server_conn *sc, const char *event)
-{
-	struct rpc_server *s = sc->server;
-	const struct err *err = &sc->conn.err;
-	char addr[IO_ADDR_TEXT_BYTES];
-	uint64_t now = io_now_ns(s->io);
-
-	if (!s->options.log)
-		return;
-	if (s->logged_ns && now - s->logged_ns < LOG_EVERY_NS) {
-		s->unlogged++;
-		return;
-	}
-	log_line(&s->log, LOG_WARN, event, "peer=%s name=%s error=%s unlogged=%llu reason=\"%s\"",
-		io_addr_format(&sc->addr, addr), sc->conn.peer.name[0] ? sc->conn.peer.name : "-",
-		err_name(sc->conn.code), (unsigned long long)s->unlogged, err->text);
-	s->logged_ns = now;
-	s->unlogged = 0;
-}
-
+/* What came over it was refused; why we broke it was said when we did. */
 static void report_down(struct server_conn *sc)
 {
 	struct rpc_server *s = sc->server;
 
 	if (sc->reported)
 		return;
-	sc->reported = true;
 	if (sc->conn.phase == CONN_REFUSING) {
 		s->stats.conns_refused++;
-		log_bad(sc, "connection-refused");
+		refuse_conn(sc, REFUSED_STRANGER, sc->conn.code, sc->conn.err.text);
 	} else if (sc->conn.err.code) {
 		s->stats.malformed++;
-		log_bad(sc, "connection-malformed");
+		refuse_conn(sc, REFUSED_MALFORMED, sc->conn.code, sc->conn.err.text);
 	}
+	sc->reported = true;
 }
 
 static void on_down(struct conn *c)
@@ -502,8 +510,18 @@ static void drop_idle(struct rpc_server *s)
 		if (!oldest || sc->conn.received_ns < oldest->conn.received_ns)
 			oldest = sc;
 	}
-	if (oldest && io_now_ns(s->io) - oldest->conn.received_ns >= IDLE_NS)
-		conn_break(&oldest->conn, ERR_TIMEDOUT);
+	if (!oldest || io_now_ns(s->io) - oldest->conn.received_ns < IDLE_NS)
+		return;
+	refuse_conn(oldest, REFUSED_IDLE, ERR_TIMEDOUT, "idle for longest while others find no room");
+	conn_break(&oldest->conn, ERR_TIMEDOUT);
+}
+
+static void refuse_too_many(struct rpc_server *s, int fd, const struct io_addr *from)
+{
+	io_close(s->io, fd);
+	s->stats.conns_refused++;
+	refuse(s, REFUSED_CONNECTIONS, from, "", ERR_OVERLOADED, "as many connections as there may be");
+	drop_idle(s);
 }
 
 static void on_accept(struct io_op *op)
@@ -512,13 +530,12 @@ static void on_accept(struct io_op *op)
 
 	CHECK_MAGIC(s, SERVER_MAGIC);
 	if (op->result >= 0) {
-		if (s->closing || s->conn_count >= s->options.max_conns) {
+		if (s->closing)
 			io_close(s->io, (int)op->result);
-			s->stats.conns_refused++;
-			drop_idle(s);
-		} else {
+		else if (s->conn_count >= s->options.max_conns)
+			refuse_too_many(s, (int)op->result, &op->accept.peer);
+		else
 			conn_new(s, (int)op->result, &op->accept.peer);
-		}
 	}
 	if (s->closing) {
 		maybe_closed(s);
@@ -540,6 +557,16 @@ static bool is_overdue(struct rpc_server *s, struct server_conn *sc)
 	return now >= LIMIT_STALL_MS * MS && conn_stalled(&sc->conn, now - LIMIT_STALL_MS * MS);
 }
 
+/* A stranger that stays is counted as one. */
+static void break_overdue(struct server_conn *sc)
+{
+	if (sc->conn.phase == CONN_HELLO)
+		refuse_conn(sc, REFUSED_NO_HELLO, ERR_TIMEDOUT, "it said no hello");
+	else if (sc->conn.phase == CONN_OPEN)
+		refuse_conn(sc, REFUSED_STALLED, ERR_TIMEDOUT, "half a request, or an answer not taken, for too long");
+	conn_break(&sc->conn, ERR_TIMEDOUT);
+}
+
 static void on_sweep(struct io_op *op)
 {
 	struct rpc_server *s = CONTAINER_OF(op, struct rpc_server, sweep_op);
@@ -553,7 +580,7 @@ static void on_sweep(struct io_op *op)
 		struct server_conn *sc = LIST_ENTRY(n, struct server_conn, link);
 
 		if (is_overdue(s, sc))
-			conn_break(&sc->conn, ERR_TIMEDOUT);
+			break_overdue(sc);
 	}
 	if (!io_pending(&s->accept_op))
 		accept_next(s);
@@ -598,6 +625,7 @@ int rpc_server_open(
 		s->options.max_conns = LIMIT_SERVER_CONNS;
 	if (options->log)
 		s->log = *options->log;
+	s->refused = options->refused ? options->refused : &s->own_refused;
 	s->fd = fd;
 	s->addr = bound;
 	s->next_conn_id = 1;

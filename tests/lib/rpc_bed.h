@@ -68,6 +68,7 @@ struct bed {
 	struct list held; /* bed_req of BED_HOLD */
 	int held_count, handled, placed, abandoned, conns_closed, dead_seen;
 	int reqs; /* alive */
+	struct refused refused;
 	bool server_closed, peer_closed;
 	/* of a real loop's wait */
 	struct io_op tick;
@@ -284,6 +285,7 @@ static inline void bed_serve(struct bed *bed, struct io_addr listen, bool bulk)
 		.ctx = bed,
 		.conn_closed = bed_on_conn_closed,
 		.transform = bed->transform,
+		.refused = &bed->refused,
 		.bulk = bulk,
 	};
 	struct err err = {0};

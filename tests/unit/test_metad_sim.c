@@ -98,7 +98,7 @@ static struct asker {
 	struct iovec iov;
 	int fd;
 	size_t got;
-	char text[64 << 10];
+	char text[128 << 10];
 } asker;
 
 static void on_got(struct io_op *op)
@@ -160,6 +160,7 @@ START_TEST(test_metrics_without_a_table)
 	b->md->state.kv = NULL;
 	text = ask_metrics();
 	b->md->state.kv = kv;
+	ck_assert_ptr_nonnull(strstr(text, "craton_refused_total{cause=\"receipt\"} 0\n"));
 	ck_assert(strstr(text, "craton_build_info") && !strstr(text, "craton_files "));
 	ck_assert_ptr_nonnull(strstr(ask_metrics(), "craton_files "));
 	metad_bed_close(b);

@@ -12,6 +12,9 @@ static struct bed {
 	bool done;
 	uint32_t writes;
 	bool huge;
+	struct refused refused;
+	struct log log;
+	uint32_t lines;
 } bed, *const b = &bed;
 
 /* One who asks. */
@@ -35,12 +38,19 @@ static void write_metrics(void *ctx, struct metrics *m)
 		metrics_value(m, NULL, 1);
 }
 
+static void count_line(void *ctx, enum log_level level, const char *line)
+{
+	(void)ctx;
+	b->lines += level == LOG_WARN && strstr(line, " metrics-refused cause=") != NULL;
+}
+
 static void bed_open(void)
 {
-	struct metrics_http_options o = {.write = write_metrics};
+	struct metrics_http_options o = {.write = write_metrics, .log = &b->log, .refused = &b->refused};
 	struct err err;
 
 	memset(b, 0, sizeof(*b));
+	b->log = (struct log){.min_level = LOG_DEBUG, .write = count_line, .name = "metad-1"};
 	b->sim = sim_new(&(struct sim_options){.seed = 1});
 	b->server_io = sim_host_add(b->sim, "server", 1 << 20);
 	b->client_io = sim_host_add(b->sim, "client", 1 << 20);
@@ -159,6 +169,7 @@ START_TEST(test_refusals)
 	ck_assert_ptr_nonnull(strstr(ask("rubbish\r\n\r\n"), " 400 "));
 	ck_assert_ptr_nonnull(strstr(ask(" / HTTP/1.1\r\n\r\n"), " 400 "));
 	ck_assert_uint_eq(b->writes, 0);
+	ck_assert_uint_eq(b->refused.of[REFUSED_METRICS_REQUEST].count, 6);
 	b->huge = true; /* more than an answer may hold: an error, and no half of it */
 	ck_assert_ptr_nonnull(strstr(ask("GET /metrics HTTP/1.1\r\n\r\n"), " 500 "));
 	bed_close();
@@ -206,6 +217,9 @@ START_TEST(test_slow_and_many)
 		ck_assert_uint_eq(slow[i].got, 0);
 	}
 	ck_assert_uint_ge(sim_now_ns(b->sim) - began, METRICS_HTTP_MS * 1000000ull);
+	ck_assert_uint_eq(b->refused.of[REFUSED_METRICS_CONNECTIONS].count, 2);
+	ck_assert_uint_eq(b->refused.of[REFUSED_METRICS_SLOW].count, METRICS_HTTP_CONNS);
+	ck_assert_uint_eq(b->lines, 2); /* one for each cause: all came within a second */
 	ck_assert_ptr_nonnull(strstr(ask("GET /metrics HTTP/1.1\r\n\r\n"), " 200 OK"));
 	/* those that ask while it closes are let go */
 	for (int i = 0; i < 3; i++)

@@ -144,6 +144,7 @@ START_TEST(test_malformed_hello)
 	}
 	rpc_server_get_stats(bed.server, &stats);
 	ck_assert_uint_eq(stats.malformed, ARRAY_COUNT(offences) - 2);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_MALFORMED].count, ARRAY_COUNT(offences) - 2);
 	ck_assert_uint_eq(stats.requests, 0);
 
 	/* A frame of another version gets a HELLO that says so. */
@@ -151,6 +152,8 @@ START_TEST(test_malformed_hello)
 	bad_version();
 	ck_assert_int_eq(wire_take(&bed).status, ERR_VERSION);
 	wire_close();
+	BED_WAIT(&bed, no_conns, &bed);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_STRANGER].count, 1);
 	bed_close(&bed);
 }
 END_TEST
@@ -196,18 +199,36 @@ static bool one_tick(void *ctx)
 	return ++*(int *)ctx > 1;
 }
 
-/* Further connections than the limit are closed at once. */
+static struct {
+	int lines;
+	char last[1100];
+} said;
+
+static void keep_line(void *ctx, enum log_level level, const char *line)
+{
+	(void)ctx, (void)level;
+	said.lines++;
+	snprintf(said.last, sizeof(said.last), "%s", line);
+}
+
+/* Further connections than the limit are closed at once, counted, and said: the first of them, not each. */
 START_TEST(test_too_many_connections)
 {
-	struct rpc_server_options so = {
-		.self = bed_identity(RPC_ROLE_CHUNKD, "chunkd-1"), .handlers = bed_handlers, .max_conns = 2};
+	enum { MORE = 20 };
+	static const struct log log = {.min_level = LOG_DEBUG, .write = keep_line, .name = "chunkd-1"};
+	struct rpc_server_options so = {.self = bed_identity(RPC_ROLE_CHUNKD, "chunkd-1"),
+		.handlers = bed_handlers,
+		.log = &log,
+		.max_conns = 2};
 	struct rpc_stats stats;
 	struct bed bed;
 	int fds[2];
+	uint64_t began;
 
 	wire_bed_open(&bed, false);
 	bed_close_server(&bed);
 	so.ctx = &bed;
+	so.refused = &bed.refused;
 	io_addr_parse("127.0.0.1:0", &so.listen);
 	ck_assert_int_eq(rpc_server_open(bed.server_io, &so, &bed.server, NULL), 0);
 	bed.server_closed = false;
@@ -217,12 +238,21 @@ START_TEST(test_too_many_connections)
 		wire_take(&bed);
 		fds[i] = wire.fd;
 	}
-	wire_connect(&bed);
-	BED_WAIT(&bed, wire_is_closed, NULL);
-	wire_close();
+	began = io_now_ns(bed.server_io);
+	for (int i = 0; i < MORE; i++) {
+		wire_connect(&bed);
+		BED_WAIT(&bed, wire_is_closed, NULL);
+		wire_close();
+	}
 	rpc_server_get_stats(bed.server, &stats);
 	ck_assert_uint_eq(stats.conns_open, 2);
-	ck_assert_uint_eq(stats.conns_refused, 1);
+	ck_assert_uint_eq(stats.conns_refused, MORE);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_CONNECTIONS].count, MORE);
+	ck_assert_int_ge(said.lines, 1);
+	ck_assert_uint_le(
+		(uint64_t)said.lines, 1 + (io_now_ns(bed.server_io) - began) / (REFUSED_LINE_MS * 1000000ull));
+	ck_assert_msg(strstr(said.last, "connection-refused cause=too_many_connections peer=127.0.0.1:") != NULL, "%s",
+		said.last);
 	close(fds[0]);
 	close(fds[1]);
 	BED_WAIT(&bed, no_conns, &bed);
@@ -327,6 +357,7 @@ START_TEST(test_body_bound)
 	BED_WAIT(&bed, wire_is_closed, NULL);
 	rpc_server_get_stats(bed.server, &stats);
 	ck_assert_uint_eq(stats.conns_overloaded, 1);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_OVERLOADED].count, 1);
 	for (int i = 0; i <= MAX; i++)
 		close(fds[i]);
 	BED_WAIT(&bed, no_conns, &bed);

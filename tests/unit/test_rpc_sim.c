@@ -186,6 +186,8 @@ START_TEST(test_half_open)
 	rpc_server_get_stats(bed.server, &stats);
 	ck_assert_uint_eq(stats.conns_open, 0);
 	ck_assert_uint_eq(stats.malformed, 0);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_NO_HELLO].count, 2);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_MALFORMED].count, 0);
 	bed_close(&bed);
 }
 END_TEST
@@ -205,6 +207,7 @@ START_TEST(test_idle_connections_make_room)
 	bed_open_sim(&bed, 6, NULL, false);
 	bed_close_server(&bed);
 	so.ctx = &bed;
+	so.refused = &bed.refused;
 	so.listen = rpc_peer_addr(bed.peer)[0];
 	ck_assert_int_eq(rpc_server_open(bed.server_io, &so, &bed.server, NULL), 0);
 	bed.server_closed = false;
@@ -217,6 +220,8 @@ START_TEST(test_idle_connections_make_room)
 	refused->call.deadline_ns = 0;
 	bed_call_run(&bed, late, refused, ERR_CONNRESET); /* it makes the room */
 	bed_call_run(&bed, late, again, 0);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_CONNECTIONS].count, 2);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_IDLE].count, 1);
 	rpc_peer_close(late, bed_set_true, &closed);
 	BED_WAIT(&bed, bed_is_true, &closed);
 	bed_call_free(bc);
@@ -251,6 +256,8 @@ START_TEST(test_stalled_payload)
 	start = sim_now_ns(bed.sim);
 	ck_assert(bed.run(&bed, is_abandoned, &bed, 120000));
 	ck_assert_uint_le(sim_now_ns(bed.sim) - start, (LIMIT_STALL_MS + 3000) * MS);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_STALLED].count, 1);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_NO_HELLO].count, 0);
 	sim_heal(bed.client_io, bed.server_io);
 	rpc_peer_reset(bed.peer, ERR_STALE);
 	BED_WAIT(&bed, bed_call_is_done, bc);
