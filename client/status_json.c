@@ -7,7 +7,7 @@
  *    disks: [{disk, server, path, state, generation, capacity_bytes, free_bytes, chunks, error}],
  *    df: {total_bytes, free_bytes, pending_bytes, file_count, dir_count, file_bytes},
  *    repair: {enabled, wanted, helpless, no_target, active, done, failed, bytes, hold_ms, out_wait_ms, reports, damaged},
- *    sessions: {open, expired, lost, forged, out_of_window, orphans},
+ *    sessions: {open, expired, lost, forged, out_of_window, orphans}, refused: [{cause, count, ago_ms}],
  *    settings: [{name, type, unit, min, max, default, value, text, default_text, help}] (those not at their default),
  *    cluster, default_policy, version, state_time_ms, applied_index, floor}
  */
@@ -184,6 +184,19 @@ static void put_sessions(struct json *j, const Craton__SessionStatus *s)
 	json_end_object(j);
 }
 
+static void put_refused(struct json *j, const Craton__StatusReply *r)
+{
+	json_array(j, "refused");
+	for (size_t i = 0; i < r->n_refused; i++) {
+		json_object(j, NULL);
+		json_str(j, "cause", r->refused[i]->cause);
+		json_u64(j, "count", r->refused[i]->count);
+		json_u64(j, "ago_ms", r->refused[i]->ago_ms);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
 char *status_json(const Craton__StatusReply *reply)
 {
 	struct buf out;
@@ -202,6 +215,7 @@ char *status_json(const Craton__StatusReply *reply)
 	put_df(&j, reply->df);
 	if (reply->sessions)
 		put_sessions(&j, reply->sessions);
+	put_refused(&j, reply);
 	put_settings(&j, reply->settings, reply->n_settings);
 	put_repair(&j, reply->repair);
 	json_str(&j, "cluster", reply->cluster);

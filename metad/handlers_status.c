@@ -27,6 +27,7 @@ struct answer {
 	Craton__BlockCounts blocks;
 	Craton__SessionStatus sessions;
 	Craton__RepairStatus repair;
+	Craton__Refused refused[REFUSED_CAUSES], *refuseds[REFUSED_CAUSES];
 	uint64_t by_margin[LIMIT_M + 1];
 	Craton__Reason reason[REASONS_MAX], *reasons[REASONS_MAX];
 	char text[REASONS_MAX][REASON_BYTES];
@@ -203,6 +204,24 @@ static void fill_blocks(struct metad *md, struct answer *a)
 	a->blocks.by_margin = a->by_margin;
 	a->blocks.n_by_margin = ARRAY_COUNT(a->by_margin);
 	a->reply.blocks = &a->blocks;
+}
+
+static void fill_refused(struct metad *md, struct answer *a)
+{
+	uint64_t now_ns = io_now_ns(md->io);
+
+	a->reply.refused = a->refuseds;
+	for (int cause = 0; cause < REFUSED_CAUSES; cause++) {
+		Craton__Refused *out = &a->refused[a->reply.n_refused];
+
+		if (!md->refused.of[cause].count)
+			continue;
+		craton__refused__init(out);
+		out->cause = (char *)(uintptr_t)refused_name((enum refused_cause)cause);
+		out->count = md->refused.of[cause].count;
+		out->ago_ms = (now_ns - md->refused.of[cause].last_ns) / 1000000;
+		a->refuseds[a->reply.n_refused++] = out;
+	}
 }
 
 /* Why a disk that its server does not serve is not served; what was never registered is not a disk yet. */
@@ -398,6 +417,7 @@ static void fill_answer(struct metad *md, struct answer *a)
 	fill_blocks(md, a);
 	fill_servers(md, a);
 	fill_disks(md, a);
+	fill_refused(md, a);
 	reasons_blocks(md, a);
 	if (policy)
 		reasons_placement(md, a, policy, root->policy.chunk_bytes);

@@ -9,6 +9,8 @@
 #include "common/base/mem.h"
 #include "common/base/units.h"
 
+enum { REFUSED_SHOWN_MS = 3600 * 1000 };
+
 static const char *str(const json_t *o, const char *key)
 {
 	const char *s = json_string_value(json_object_get(o, key));
@@ -75,6 +77,24 @@ char *store_status_errors(const struct store_status *status)
 	return errors;
 }
 
+/* What the metad that answers has refused, if it was within the last hour: it says who tries, and harms nothing. */
+static void print_refused(const json_t *refused, FILE *f)
+{
+	const json_t *o;
+	bool any = false;
+	size_t i;
+
+	json_array_foreach(refused, i, o) {
+		if (num(o, "ago_ms") > REFUSED_SHOWN_MS)
+			continue;
+		fprintf(f, "%s%llu %s (%llu s ago)", any ? ", " : "refused  ", (unsigned long long)num(o, "count"), str(o, "cause"),
+		        (unsigned long long)num(o, "ago_ms") / 1000);
+		any = true;
+	}
+	if (any)
+		fprintf(f, "\n");
+}
+
 static void print_disk(const json_t *disk, FILE *f)
 {
 	char free_text[UNITS_TEXT_BYTES], capacity[UNITS_TEXT_BYTES];
@@ -100,6 +120,7 @@ void store_status_print(const struct store_status *status, FILE *f)
 	if (num(o, "wanted") || num(o, "active") || num(o, "done"))
 		fprintf(f, "repair   %llu blocks wait, %llu under way, %llu done since metad started\n",
 			(unsigned long long)num(o, "wanted"), (unsigned long long)num(o, "active"), (unsigned long long)num(o, "done"));
+	print_refused(json_object_get(root, "refused"), f);
 	json_array_foreach(json_object_get(root, "settings"), i, o)
 		fprintf(f, "%s%s = %s (default %s)\n", i ? "         " : "settings ", str(o, "name"), str(o, "text"),
 		        str(o, "default_text"));

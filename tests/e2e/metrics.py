@@ -5,6 +5,7 @@
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -15,6 +16,7 @@ import promtext
 from localstore import LocalStore, wait_until, write_random
 
 PROMTOOL = shutil.which("promtool")
+METRICS_CONNECTIONS = 8  # METRICS_HTTP_CONNS
 
 
 def check(condition, what):
@@ -22,10 +24,64 @@ def check(condition, what):
         raise SystemExit(f"FAILED: {what}")
 
 
+def address_of(store, name, what):
+    with open(os.path.join(store.store, name, what), encoding="ascii") as f:
+        return f.read().strip()
+
+
+def connect(store, name, what):
+    host, port = address_of(store, name, what).rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def is_ended(connection):
+    """The other side ends it without an answer."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def refused(store, name, cause):
+    """-1: there is no answer, as while all connections of /metrics are taken."""
+    try:
+        return promtext.value(promtext.parse(text_of(store, name)), "craton_refused_total", cause=cause)
+    except OSError:
+        return -1
+
+
+def refusals(store):
+    """Who says nothing, who says nonsense, and too many at /metrics: each is counted, said and shown; the health is not touched."""
+    health = store.json("status", check=False)["health"]
+    silent = {name: connect(store, name, "address") for name in ("metad-1", "chunkd-1")}
+    for name in silent:
+        check(refused(store, name, "no_hello") == 0 and refused(store, name, "malformed") == 0, "nothing was refused yet")
+        with connect(store, name, "address") as talker:
+            talker.sendall(b"GET / HTTP/1.1\r\nHost: a.long.enough.host\r\n\r\n")
+            check(is_ended(talker), "nonsense was answered")
+        wait_until(lambda: refused(store, name, "malformed") == 1, f"nonsense to be counted by {name}")
+        scrapers = [connect(store, name, "metrics") for _ in range(METRICS_CONNECTIONS + 2)]
+        check(is_ended(scrapers[-1]) and is_ended(scrapers[-2]), "more connections than /metrics has")
+        for scraper in scrapers:
+            scraper.close()
+        wait_until(lambda: refused(store, name, "metrics_connections") >= 2, f"these to be counted by {name}")
+    for name, connection in silent.items():
+        check(is_ended(connection), "who says nothing was answered")
+        connection.close()
+        wait_until(lambda: refused(store, name, "no_hello") == 1, f"silence to be counted by {name}")
+        with open(os.path.join(store.store, name, "daemon.log"), encoding="utf-8") as f:
+            said = f.read()
+        for cause in ("no_hello", "malformed", "metrics_connections"):
+            check(f"cause={cause} " in said, f"{name} does not say {cause}")
+    status = store.json("status", check=False)
+    by_cause = {r["cause"]: r["count"] for r in status["refused"]}
+    check(by_cause["no_hello"] == 1 and by_cause["malformed"] == 1 and by_cause["metrics_connections"] >= 2, f"status: {by_cause}")
+    check(status["health"] == health, "refusals are no illness")
+    check(b"1 no_hello (" in store.craton("status", check=False).stdout, "status shows no refusals")
+
+
 def text_of(store, name):
-    with open(os.path.join(store.store, name, "metrics"), encoding="ascii") as f:
-        address = f.read().strip()
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{address_of(store, name, 'metrics')}/metrics", timeout=30) as answer:
         check(answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"), "the content type")
         return answer.read().decode("utf-8")
 
@@ -71,16 +127,16 @@ puts = [v for m in metrics.values() if "craton_chunkd_registered" in m
 check(len(puts) == 3 and all(v > 0 for v in puts), f"puts are counted: {puts}")
 check(all(promtext.value(metrics[name], "craton_disk_chunks") >= 1 for name in store.chunkds()), "chunks are counted")
 
+refusals(store)
+
 # the count of blocks follows, though nobody asks for the status
 store.run("put", source, "/b")
 wait_until(lambda: promtext.value(promtext.parse(text_of(store, "metad-1")), "craton_blocks", state="full") >= 2, "blocks to be counted", 120)
 store.kill9("chunkd-2")
 wait_until(lambda: promtext.value(promtext.parse(text_of(store, "metad-1")), "craton_servers", state="down") == 1, "the server to be down")
 
-with open(os.path.join(store.store, "metad-1", "metrics"), encoding="ascii") as f:
-    address = f.read().strip()
 try:
-    urllib.request.urlopen(f"http://{address}/", timeout=30)
+    urllib.request.urlopen(f"http://{address_of(store, 'metad-1', 'metrics')}/", timeout=30)
     check(False, "another path was answered")
 except urllib.error.HTTPError as e:
     check(e.code == 404, f"another path: {e}")

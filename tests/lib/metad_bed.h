@@ -699,4 +699,15 @@ static inline bool bed_has_reason(const Craton__StatusReply *status, const char 
 	return false;
 }
 
+/* How often metad has refused for this cause, as `craton status` says. */
+static inline uint64_t bed_refused(struct metad_bed *bed, const char *cause)
+{
+	const Craton__StatusReply *status = bed_status(bed);
+
+	for (size_t i = 0; i < status->n_refused; i++)
+		if (strcmp(status->refused[i]->cause, cause) == 0)
+			return status->refused[i]->count;
+	return 0;
+}
+
 #endif

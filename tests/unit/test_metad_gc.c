@@ -377,6 +377,7 @@ START_TEST(test_lying_inventories)
 	b->servers[1].disk = 77;
 	ck_assert_int_eq(inventory(1, 1, 0, floor), ERR_NOENT);
 	ck_assert_uint_eq(gc(false)->inventories_refused, refused + 13);
+	ck_assert_uint_eq(bed_refused(b, "inventory"), refused + 13);
 	ck_assert_uint_eq(gc(false)->orphans_found, 0);
 	ck_assert_uint_eq(bed_status(b)->blocks->full, 1);
 	metad_bed_close(b);

@@ -77,6 +77,8 @@ START_TEST(test_what_is_refused)
 	ck_assert_uint_eq(session_status()->forged, 2);
 	ck_assert_uint_eq(session_status()->lost, 1);
 	ck_assert_uint_eq(session_status()->out_of_window, 5);
+	ck_assert_uint_eq(bed_refused(b, "session_forged"), 2);
+	ck_assert_uint_eq(bed_refused(b, "session_out_of_window"), 5);
 	metad_bed_close(b);
 }
 END_TEST
