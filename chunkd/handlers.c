@@ -23,6 +23,19 @@ static struct disk *find_disk(struct chunkd *ch, uint32_t number)
 	return NULL;
 }
 
+/* One that has expired is nothing special: the client gets a new one. */
+static int refuse_token(struct chunkd *ch, enum refused_cause cause, const Craton__Copy *copy)
+{
+	enum log_level level = cause == REFUSED_TOKEN_EXPIRED ? LOG_INFO : LOG_WARN;
+	uint64_t unlogged;
+
+	if (refused_count(&ch->refused, cause, io_now_ns(ch->io), &unlogged))
+		log_line(&ch->log, level, "token-refused", "cause=%s block=%llu index=%u disk=%u unlogged=%llu",
+			refused_name(cause), (unsigned long long)copy->block, copy->index, copy->disk,
+			(unsigned long long)unlogged);
+	return ERR_TOKEN;
+}
+
 int daemon_authorize(struct chunkd *ch, const ProtobufCBinaryData *bytes, const Craton__Copy *copy, uint8_t right,
 	struct disk **ret_disk, struct copy_id *ret_copy, struct token *ret_token)
 {
@@ -35,12 +48,14 @@ int daemon_authorize(struct chunkd *ch, const ProtobufCBinaryData *bytes, const 
 		return ERR_AGAIN; /* metad has not answered yet */
 	rc = token_open(slice_of(bytes->data, bytes->len), ch->keys, ch->key_count, &t);
 	if (rc < 0)
-		return rc;
+		return refuse_token(ch, REFUSED_TOKEN, copy);
 	if (t.block != copy->block || (t.index != TOKEN_INDEX_ANY && t.index != copy->index) || !(t.rights & right) ||
-		(t.disk && t.disk != copy->disk) || registrar_state_ms(ch) > t.expires_ms)
-		return ERR_TOKEN;
+		(t.disk && t.disk != copy->disk))
+		return refuse_token(ch, REFUSED_TOKEN_OTHER, copy);
 	if (right == TOKEN_WRITE && (t.disk != copy->disk || t.incarnation != copy->incarnation))
-		return ERR_TOKEN;
+		return refuse_token(ch, REFUSED_TOKEN_OTHER, copy);
+	if (registrar_state_ms(ch) > t.expires_ms)
+		return refuse_token(ch, REFUSED_TOKEN_EXPIRED, copy);
 	*ret_disk = find_disk(ch, copy->disk);
 	if (!*ret_disk)
 		return ERR_NOENT;
@@ -101,7 +116,7 @@ static int begin(struct chunkd *ch, struct rpc_req *req, struct put_cell **ret_c
 	if (!d->registered)
 		return ERR_AGAIN;
 	if (m->announced_bytes > token.max_chunk_bytes)
-		return ERR_TOKEN;
+		return refuse_token(ch, REFUSED_TOKEN_OTHER, m->copy);
 	r.policy = token.policy;
 	r.unit_crcs = slice_of(m->unit_crcs.data, m->unit_crcs.len);
 	if (m->seal) {

@@ -41,12 +41,13 @@ static uint64_t server_key(const Craton__RegisterRequest *msg)
 	return repeats_key(0, slice_of(msg->server_uuid.data, msg->server_uuid.len));
 }
 
-/* It asks again: is this one to be logged? Those that are too many to be told apart are logged here. */
+/* Counted. It asks again: is this one to be logged? Those that are too many to be told apart are logged here. */
 static bool is_news(struct metad *md, const Craton__RegisterRequest *msg, const char *path, int status, uint64_t *ret_times)
 {
 	uint64_t whose = server_key(msg), key;
 	enum repeats_news news;
 
+	refused_count(&md->refused, status == ERR_ACCES ? REFUSED_SECRET : REFUSED_REGISTRATION, io_now_ns(md->io), NULL);
 	key = repeats_key(whose, slice_of(msg->name, strlen(msg->name)));
 	key = repeats_key(key, slice_of(path, strlen(path)));
 	key = repeats_key(key, slice_of(&status, sizeof(status)));
@@ -410,6 +411,7 @@ void metad__heartbeat(void *ctx, struct rpc_req *req)
 		return;
 	}
 	if (auth_heartbeat_verify(md->options.secret, md->options.cluster.bytes, msg)) {
+		metad__count_refused(md, req, REFUSED_SECRET);
 		rpc_reply_status(req, ERR_ACCES);
 		return;
 	}

@@ -109,8 +109,10 @@ static int check_receipt(struct metad *md, const Craton__BlockCommit *b, const C
 	receipt.crc = b->chunk_crcs[r->index];
 	if (receipt.length == 0)
 		return ERR_INVAL;
-	if (!disk || disk->generation != r->generation)
+	if (!disk || disk->generation != r->generation) {
+		refused_count(&md->refused, REFUSED_RECEIPT_OLD, io_now_ns(md->io), NULL);
 		return 0;
+	}
 	*ret_generation = r->generation;
 	return receipt_verify(&receipt, metad__receipt_key(md, disk), metad__slice(&r->mac));
 }
@@ -229,6 +231,8 @@ void metad__commit(void *ctx, struct rpc_req *req)
 	for (size_t i = 0; i < msg->n_blocks; i++) {
 		int code = take_block(md, msg->blocks[i], &cmd->blocks[i]);
 
+		if (code == ERR_RECEIPT)
+			metad__count_refused(md, req, REFUSED_RECEIPT);
 		if (code) {
 			refuse_commit(md, req, msg, i, code);
 			return;

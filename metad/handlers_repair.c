@@ -185,6 +185,8 @@ static void take_sealed(struct metad *md, const Craton__RepairResult *r, const s
 		code = ERR_INVAL;
 	if (!code)
 		code = check_sealed(md, r, disk, row);
+	if (code == ERR_RECEIPT)
+		refused_count(&md->refused, REFUSED_RECEIPT, io_now_ns(md->io), NULL);
 	if (code) {
 		log_line(md->options.log, LOG_ERROR, "rebuild-refused", "block=%llu index=%u disk=%u error=%s",
 			(unsigned long long)r->block, r->index, r->disk, err_name(code));

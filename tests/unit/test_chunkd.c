@@ -111,6 +111,9 @@ START_TEST(test_tokens)
 	ck_assert_int_eq(get_one(&t, copy, 0, 1), 0);
 	metad_bed_sleep(&b->m, 10 * 1000);
 	ck_assert_int_eq(get_one(&t, copy, 0, 1), ERR_TOKEN);
+	ck_assert_uint_eq(b->chunkd->refused.of[REFUSED_TOKEN].count, 1);
+	ck_assert_uint_eq(b->chunkd->refused.of[REFUSED_TOKEN_OTHER].count, 9);
+	ck_assert_uint_eq(b->chunkd->refused.of[REFUSED_TOKEN_EXPIRED].count, 2);
 	/* But it stands still while metad is away: what was counted here meanwhile is taken back. */
 	metad_bed_stop(&b->m);
 	metad_bed_sleep(&b->m, 2 * 3600 * 1000);

@@ -25,6 +25,8 @@ START_TEST(test_registration)
 	ck_assert_ptr_nonnull(strstr(((Craton__RegisterReply *)b->reply)->error, "old image"));
 	b->servers[2].disk = 77;
 	ck_assert_int_eq(bed_register(b, 2, b->options.secret), ERR_WRONG_CLUSTER);
+	ck_assert_uint_eq(bed_refused(b, "secret"), 1);
+	ck_assert_uint_eq(bed_refused(b, "registration"), 2);
 	metad_bed_close(b);
 }
 END_TEST
@@ -67,6 +69,7 @@ START_TEST(test_nobody_speaks_for_another_ones_disk)
 	req.auth = bed_bytes(mac, sizeof(mac));
 	ck_assert_int_eq(bed_call(b, &rpc_metad_heartbeat, &req.base), ERR_ACCES);
 	ck_assert_str_eq(bed_status(b)->disks[1]->state, "up");
+	ck_assert_uint_eq(bed_refused(b, "secret"), 2);
 	metad_bed_close(b);
 }
 END_TEST

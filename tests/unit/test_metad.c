@@ -400,6 +400,7 @@ static void write_and_read_layout(void)
 	bed_register_all(b, 6);
 	bed_beat_all(b, 6);
 	write_file("f", &inode);
+	ck_assert_uint_eq(bed_refused(b, "receipt"), 1);
 	check_layout(inode);
 	metad_bed_restart(b);
 	check_layout(inode);
@@ -439,6 +440,8 @@ START_TEST(test_receipts_of_an_older_generation_do_not_count)
 		ck_assert_uint_eq(((Craton__CommitReply *)b->reply)->blocks[0]->not_counted[0], 4);
 		b->servers[old.disk] = fresh;
 	}
+	ck_assert_uint_eq(bed_refused(b, "receipt_old"), 1);
+	ck_assert_uint_eq(bed_refused(b, "receipt"), 0);
 	ck_assert_uint_eq(bed_status(b)->blocks->degraded, 1);
 	/* with a fresh receipt of that disk the block is whole */
 	ck_assert_int_eq(bed_commit_one(b, inode, epoch, blocks->blocks[0], 0, true, 0), 0);
