@@ -254,6 +254,10 @@ void ledger__digest_said(struct ledger *l, uint64_t from, const struct digests_m
 void ledger__digest_look(struct ledger *l);
 /* ERR_CORRUPT: the rows in `dir` are not those of the group, as was found before. */
 int ledger__digest_check(struct ledger *l, struct err *err);
+/* What says so (docs/FORMATS.md, `differs`). Pure. ERR_CORRUPT. */
+enum { LEDGER_DIFFERS_BYTES = 28 };
+void ledger__differs_encode(uint64_t same, uint64_t differs, uint8_t out[LEDGER_DIFFERS_BYTES]);
+int ledger__differs_decode(struct slice bytes, uint64_t *ret_same, uint64_t *ret_differs);
 void ledger__members_start(struct ledger *l);
 void ledger__members_role(struct ledger *l);
 void ledger__members_close(struct ledger *l); /* ledger__group_quiet is called when the last look has ended */

@@ -14,7 +14,7 @@
 #include "common/base/mem.h"
 #include "metad/raft_links.h"
 
-enum { DIFFERS_MAGIC = 0x46445243 /* "CRDF" */, DIFFERS_VERSION = 1, DIFFERS_BYTES = 28 };
+enum { DIFFERS_MAGIC = 0x46445243 /* "CRDF" */, DIFFERS_VERSION = 1 };
 
 static int describe(const struct ledger *l, uint64_t same, uint64_t differs, struct err *err)
 {
@@ -27,6 +27,39 @@ static int describe(const struct ledger *l, uint64_t same, uint64_t differs, str
 
 /* ---- DIR/differs ---- */
 
+void ledger__differs_encode(uint64_t same, uint64_t differs, uint8_t out[LEDGER_DIFFERS_BYTES])
+{
+	struct wcursor w;
+
+	wcursor_init(&w, out, LEDGER_DIFFERS_BYTES);
+	wcursor_u32(&w, DIFFERS_MAGIC);
+	wcursor_u32(&w, DIFFERS_VERSION);
+	wcursor_u64(&w, same);
+	wcursor_u64(&w, differs);
+	wcursor_u32(&w, crc32c(out, w.len));
+	CHECK(!w.failed && w.len == LEDGER_DIFFERS_BYTES);
+}
+
+int ledger__differs_decode(struct slice bytes, uint64_t *ret_same, uint64_t *ret_differs)
+{
+	uint32_t magic, version, crc;
+	uint64_t same, differs;
+	struct rcursor r;
+
+	rcursor_init(&r, bytes.data, bytes.len);
+	magic = rcursor_u32(&r);
+	version = rcursor_u32(&r);
+	same = rcursor_u64(&r);
+	differs = rcursor_u64(&r);
+	crc = rcursor_u32(&r);
+	/* The length first: the CRC is that of bytes that must be there. */
+	if (!rcursor_done(&r) || magic != DIFFERS_MAGIC || version != DIFFERS_VERSION || crc != crc32c(bytes.data, LEDGER_DIFFERS_BYTES - 4))
+		return ERR_CORRUPT;
+	*ret_same = same;
+	*ret_differs = differs;
+	return 0;
+}
+
 static char *path_of(const struct ledger *l)
 {
 	return mem_printf("%s/differs", l->dir);
@@ -38,14 +71,14 @@ static char *room_of(const struct ledger *l)
 }
 
 /* In place: what is there already needs no room. */
-static int write_room(const struct ledger *l, const char *room, const uint8_t bytes[DIFFERS_BYTES])
+static int write_room(const struct ledger *l, const char *room, const uint8_t bytes[LEDGER_DIFFERS_BYTES])
 {
 	int64_t n;
 	int fd, rc = io_open(l->io, room, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd);
 
 	if (rc)
 		return rc;
-	n = io_pwrite(l->io, fd, bytes, DIFFERS_BYTES, 0);
+	n = io_pwrite(l->io, fd, bytes, LEDGER_DIFFERS_BYTES, 0);
 	rc = n < 0 ? (int)n : io_fdatasync(l->io, fd);
 	io_close(l->io, fd);
 	return rc;
@@ -53,13 +86,13 @@ static int write_room(const struct ledger *l, const char *room, const uint8_t by
 
 void ledger__digest_room(struct ledger *l)
 {
-	static const uint8_t nothing[DIFFERS_BYTES];
+	static const uint8_t nothing[LEDGER_DIFFERS_BYTES];
 	char *room = room_of(l), *bytes;
 	size_t len = 0;
 
-	if (io_read_file(l->io, room, DIFFERS_BYTES, &bytes, &len) == 0)
+	if (io_read_file(l->io, room, LEDGER_DIFFERS_BYTES, &bytes, &len) == 0)
 		mem_free(bytes);
-	if (len != DIFFERS_BYTES)
+	if (len != LEDGER_DIFFERS_BYTES)
 		(void)write_room(l, room, nothing);
 	mem_free(room);
 }
@@ -67,17 +100,10 @@ void ledger__digest_room(struct ledger *l)
 /* If it cannot be written all the same: it is found again, soon after a start. */
 static void write_differs(const struct ledger *l, uint64_t same, uint64_t differs)
 {
-	uint8_t bytes[DIFFERS_BYTES];
+	uint8_t bytes[LEDGER_DIFFERS_BYTES];
 	char *path = path_of(l), *room = room_of(l);
-	struct wcursor w;
 
-	wcursor_init(&w, bytes, sizeof(bytes));
-	wcursor_u32(&w, DIFFERS_MAGIC);
-	wcursor_u32(&w, DIFFERS_VERSION);
-	wcursor_u64(&w, same);
-	wcursor_u64(&w, differs);
-	wcursor_u32(&w, crc32c(bytes, w.len));
-	CHECK(!w.failed && w.len == sizeof(bytes));
+	ledger__differs_encode(same, differs, bytes);
 	if (write_room(l, room, bytes) == 0 && io_rename(l->io, room, path) == 0)
 		(void)io_sync_dir(l->io, l->dir);
 	mem_free(room);
@@ -87,24 +113,19 @@ static void write_differs(const struct ledger *l, uint64_t same, uint64_t differ
 static int read_differs(const struct ledger *l, const char *path, struct err *err)
 {
 	uint64_t same, differs;
-	struct rcursor r;
 	char *bytes;
 	size_t len;
-	int rc = io_read_file(l->io, path, DIFFERS_BYTES, &bytes, &len);
+	int rc = io_read_file(l->io, path, LEDGER_DIFFERS_BYTES, &bytes, &len);
 
 	if (rc == ERR_NOENT)
 		return 0;
 	if (rc)
 		return err_set(err, rc, "%s: cannot read: %s", path, err_text(rc));
-	rcursor_init(&r, (const uint8_t *)bytes, len);
-	rc = rcursor_u32(&r) == DIFFERS_MAGIC && rcursor_u32(&r) == DIFFERS_VERSION;
-	same = rcursor_u64(&r);
-	differs = rcursor_u64(&r);
-	rc = rc && rcursor_u32(&r) == crc32c((const uint8_t *)bytes, DIFFERS_BYTES - 4) && rcursor_done(&r);
+	rc = ledger__differs_decode(slice_of(bytes, len), &same, &differs);
 	mem_free(bytes);
-	if (rc)
+	if (!rc)
 		return describe(l, same, differs, err);
-	return err_set(err, ERR_CORRUPT, "%s: is damaged, and would say since which entry the rows here are not those of the group: start one with a new number in an empty directory", path);
+	return err_set(err, rc, "%s: is damaged, and would say since which entry the rows here are not those of the group: start one with a new number in an empty directory", path);
 }
 
 int ledger__digest_check(struct ledger *l, struct err *err)

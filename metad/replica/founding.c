@@ -9,7 +9,7 @@
 #include "common/base/mem.h"
 #include "metad/replica/table.h"
 
-enum { NOTE_MAGIC = 0x46535243 /* "CRSF" */, NOTE_VERSION = 1, NOTE_BYTES = 4 + 4 + 16 + 8 + 8 + 8 + 4, SLOT = 0 };
+enum { NOTE_MAGIC = 0x46535243 /* "CRSF" */, NOTE_VERSION = 1, SLOT = 0 };
 
 uint64_t founding_last_id(uint32_t restores)
 {
@@ -63,22 +63,28 @@ static char *note_path(const char *dir)
 	return mem_printf("%s/founding", dir);
 }
 
-int founding_decide(struct io *io, const struct founding *f, struct err *err)
+void founding_encode(const struct founding *f, uint8_t out[FOUNDING_BYTES])
 {
-	char *path = note_path(f->dir);
-	uint8_t bytes[NOTE_BYTES];
 	struct wcursor w;
-	int rc;
 
-	wcursor_init(&w, bytes, sizeof(bytes));
+	wcursor_init(&w, out, FOUNDING_BYTES);
 	wcursor_u32(&w, NOTE_MAGIC);
 	wcursor_u32(&w, NOTE_VERSION);
 	wcursor_bytes(&w, f->cluster.bytes, sizeof(f->cluster.bytes));
 	wcursor_u64(&w, f->replica);
 	wcursor_u64(&w, f->index);
 	wcursor_u64(&w, f->last_id);
-	wcursor_u32(&w, crc32c(bytes, w.len));
-	CHECK(!w.failed && w.len == NOTE_BYTES);
+	wcursor_u32(&w, crc32c(out, w.len));
+	CHECK(!w.failed && w.len == FOUNDING_BYTES);
+}
+
+int founding_decide(struct io *io, const struct founding *f, struct err *err)
+{
+	char *path = note_path(f->dir);
+	uint8_t bytes[FOUNDING_BYTES];
+	int rc;
+
+	founding_encode(f, bytes);
 	rc = io_write_file(io, path, bytes, sizeof(bytes), 0600);
 	if (rc)
 		err_set(err, rc, "%s: cannot write: %s", path, err_text(rc));
@@ -86,7 +92,7 @@ int founding_decide(struct io *io, const struct founding *f, struct err *err)
 	return rc;
 }
 
-static int decode(const char *path, struct slice data, struct founding *ret_founding, struct err *err)
+int founding_decode(const char *path, struct slice data, struct founding *ret_founding, struct err *err)
 {
 	struct founding f = {0};
 	uint32_t magic, version, crc;
@@ -103,7 +109,7 @@ static int decode(const char *path, struct slice data, struct founding *ret_foun
 	crc = rcursor_u32(&r);
 	if (!r.failed && magic == NOTE_MAGIC && version != NOTE_VERSION)
 		return err_set(err, ERR_VERSION, "%s: has version %" PRIu32 ", this program knows %d", path, version, NOTE_VERSION);
-	if (!rcursor_done(&r) || magic != NOTE_MAGIC || crc != crc32c(data.data, NOTE_BYTES - 4))
+	if (!rcursor_done(&r) || magic != NOTE_MAGIC || crc != crc32c(data.data, FOUNDING_BYTES - 4))
 		return err_set(err, ERR_CORRUPT, "%s: is damaged", path);
 	memcpy(f.cluster.bytes, cluster.data, sizeof(f.cluster.bytes));
 	*ret_founding = f;
@@ -114,10 +120,10 @@ int founding_read(struct io *io, const char *dir, struct founding *ret_founding,
 {
 	char *path = note_path(dir), *bytes;
 	size_t len;
-	int rc = io_read_file(io, path, NOTE_BYTES, &bytes, &len);
+	int rc = io_read_file(io, path, FOUNDING_BYTES, &bytes, &len);
 
 	if (!rc) {
-		rc = decode(path, slice_of(bytes, len), ret_founding, err);
+		rc = founding_decode(path, slice_of(bytes, len), ret_founding, err);
 		mem_free(bytes);
 	} else if (rc != ERR_NOENT) {
 		rc = err_set(err, rc == ERR_FBIG ? ERR_CORRUPT : rc, "%s: cannot read: %s", path, err_text(rc));

@@ -27,7 +27,7 @@
 #include "common/kv/memtable.h"
 #include "common/kv/wal_replica.h"
 
-enum { FOUNDING_REPLICA = 1, FOUNDING_TERM = 1, FOUNDING_NUMBERS = 1000 };
+enum { FOUNDING_REPLICA = 1, FOUNDING_TERM = 1, FOUNDING_NUMBERS = 1000, FOUNDING_BYTES = 52 };
 
 struct founding {
 	struct uuid cluster;
@@ -51,6 +51,13 @@ void founding_put_row(const struct founding *f, struct memtable *rows);
 /* The log that begins behind it; DIR/log exists. ERR_CORRUPT: it has gone on. */
 int founding_open_log(struct io *io, const struct founding *f, void (*on_fatal)(void *ctx, int code, const char *text), void *ctx,
 	struct wal **ret_wal, struct err *err);
+
+/* ---- DIR/founding; pure ---- */
+
+/* But where and how. */
+void founding_encode(const struct founding *f, uint8_t out[FOUNDING_BYTES]);
+/* `path`: for the error's text. ERR_CORRUPT, ERR_VERSION. */
+int founding_decode(const char *path, struct slice data, struct founding *ret_founding, struct err *err);
 
 /* ---- of a directory of one metad; blocking ---- */
 

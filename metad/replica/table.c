@@ -10,7 +10,7 @@
 #include "common/base/mem.h"
 #include "metad/replica/body.h"
 
-enum { MARK_MAGIC = 0x4d535243 /* "CRSM" */, MARK_VERSION = 1, MARK_BYTES = 20 };
+enum { MARK_MAGIC = 0x4d535243 /* "CRSM" */, MARK_VERSION = 1 };
 
 struct table {
 	struct io *io;
@@ -31,49 +31,64 @@ void table_path(const char *dir, uint32_t slot, const char *name, char path[TABL
 	CHECK(n > 0 && n < TABLE_PATH_BYTES);
 }
 
-int table_mark(struct io *io, const char *dir, uint32_t slot, uint64_t snapshot, struct err *err)
+void table_mark_encode(uint64_t snapshot, uint8_t out[TABLE_MARK_BYTES])
 {
-	char path[TABLE_PATH_BYTES];
-	uint8_t bytes[MARK_BYTES];
 	struct wcursor w;
-	int rc;
 
-	wcursor_init(&w, bytes, sizeof(bytes));
+	wcursor_init(&w, out, TABLE_MARK_BYTES);
 	wcursor_u32(&w, MARK_MAGIC);
 	wcursor_u32(&w, MARK_VERSION);
 	wcursor_u64(&w, snapshot);
-	wcursor_u32(&w, crc32c(bytes, w.len));
-	CHECK(!w.failed && w.len == MARK_BYTES);
+	wcursor_u32(&w, crc32c(out, w.len));
+	CHECK(!w.failed && w.len == TABLE_MARK_BYTES);
+}
+
+int table_mark(struct io *io, const char *dir, uint32_t slot, uint64_t snapshot, struct err *err)
+{
+	char path[TABLE_PATH_BYTES];
+	uint8_t bytes[TABLE_MARK_BYTES];
+	int rc;
+
+	table_mark_encode(snapshot, bytes);
 	table_path(dir, slot, "snapshot", path);
 	rc = io_write_file(io, path, bytes, sizeof(bytes), 0600);
 	return rc ? err_set(err, rc, "%s: cannot write: %s", path, err_text(rc)) : 0;
+}
+
+int table_mark_decode(const char *path, struct slice data, uint64_t *ret_snapshot, struct err *err)
+{
+	uint32_t magic, version, crc;
+	uint64_t snapshot;
+	struct rcursor r;
+
+	rcursor_init(&r, data.data, data.len);
+	magic = rcursor_u32(&r);
+	version = rcursor_u32(&r);
+	snapshot = rcursor_u64(&r);
+	crc = rcursor_u32(&r);
+	if (!rcursor_done(&r) || magic != MARK_MAGIC || crc != crc32c(data.data, TABLE_MARK_BYTES - 4))
+		return err_set(err, ERR_CORRUPT, "%s: is damaged", path);
+	if (version != MARK_VERSION)
+		return err_set(err, ERR_VERSION, "%s: has version %" PRIu32 ", this program knows %d", path, version, MARK_VERSION);
+	*ret_snapshot = snapshot;
+	return 0;
 }
 
 /* 0: there is none. */
 static int mark_read(struct io *io, const char *dir, uint32_t slot, uint64_t *ret_snapshot, struct err *err)
 {
 	char path[TABLE_PATH_BYTES], *bytes;
-	uint32_t magic, version, crc;
-	struct rcursor r;
 	size_t len;
 	int rc;
 
 	*ret_snapshot = 0;
 	table_path(dir, slot, "snapshot", path);
-	rc = io_read_file(io, path, MARK_BYTES, &bytes, &len);
+	rc = io_read_file(io, path, TABLE_MARK_BYTES, &bytes, &len);
 	if (rc == ERR_NOENT)
 		return 0;
 	if (rc)
 		return err_set(err, rc == ERR_FBIG ? ERR_CORRUPT : rc, "%s: cannot read: %s", path, err_text(rc));
-	rcursor_init(&r, (const uint8_t *)bytes, len);
-	magic = rcursor_u32(&r);
-	version = rcursor_u32(&r);
-	*ret_snapshot = rcursor_u64(&r);
-	crc = rcursor_u32(&r);
-	if (!rcursor_done(&r) || magic != MARK_MAGIC || crc != crc32c((const uint8_t *)bytes, MARK_BYTES - 4))
-		rc = err_set(err, ERR_CORRUPT, "%s: is damaged", path);
-	else if (version != MARK_VERSION)
-		rc = err_set(err, ERR_VERSION, "%s: has version %" PRIu32 ", this program knows %d", path, version, MARK_VERSION);
+	rc = table_mark_decode(path, slice_of(bytes, len), ret_snapshot, err);
 	mem_free(bytes);
 	return rc;
 }

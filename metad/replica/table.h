@@ -28,7 +28,7 @@
 #include "metad/raft/raft.h"
 #include "metad/replica/body.h"
 
-enum { TABLE_COUNT = 2, TABLE_PATH_BYTES = 4096 + 64, TABLE_GROUP_BYTES_MAX = 8 + BODY_CONFIG_BYTES_MAX };
+enum { TABLE_COUNT = 2, TABLE_PATH_BYTES = 4096 + 64, TABLE_GROUP_BYTES_MAX = 8 + BODY_CONFIG_BYTES_MAX, TABLE_MARK_BYTES = 20 };
 
 struct table_options {
 	const char *dir;      /* of the replica; exists */
@@ -63,6 +63,10 @@ void table_applied_entry(struct table *table, uint64_t index, const struct raft_
 struct slice table_group_key(void);
 uint32_t table_group_encode(const struct raft_config *config, uint8_t out[TABLE_GROUP_BYTES_MAX]);
 int table_group_decode(struct slice value, struct raft_config *ret_config);
+
+/* What table_mark writes. `path`: for the error's text. ERR_CORRUPT, ERR_VERSION. */
+void table_mark_encode(uint64_t snapshot, uint8_t out[TABLE_MARK_BYTES]);
+int table_mark_decode(const char *path, struct slice data, uint64_t *ret_snapshot, struct err *err);
 
 /* ---- directories and their files; blocking ---- */
 
