@@ -39,6 +39,21 @@ int replica__read(struct replica *r, struct reader *reader, uint64_t from, uint6
 	return rc;
 }
 
+/*
+ * All bodies were looked at when they came, or when the log was opened. What is read back comes from the disk again, under a CRC that says that it
+ * is whole, not that it is ours.
+ */
+static bool is_known(struct replica *r, uint64_t index, struct slice data)
+{
+	struct raft_config config;
+	enum body_kind kind;
+
+	if (body_decode(data, index, &kind, &config) == 0)
+		return true;
+	replica__stop(r, ERR_CORRUPT, "an entry that was read back from the log is of no kind that is known here");
+	return false;
+}
+
 /* ---- messages ---- */
 
 enum {
@@ -60,7 +75,7 @@ static bool take(struct filling *f, uint64_t index, uint64_t term, struct slice 
 
 	if (f->count == REPLICA_BODIES_MAX || f->has_config)
 		return false;
-	CHECK(body_decode(data, index, &kind, &f->config) == 0); /* was looked at when it came, or was opened */
+	CHECK(body_decode(data, index, &kind, &f->config) == 0); /* was looked at when it came, or was read back */
 	f->has_config = kind == BODY_CONFIG;
 	f->bodies[f->count++] = (struct replica_body){term, data};
 	return true;
@@ -79,13 +94,13 @@ static void take_cached(struct replica *r, const struct raft_message *m, struct 
 	}
 }
 
-static void take_read(struct reader *reader, struct filling *f)
+static void take_read(struct replica *r, struct reader *reader, struct filling *f)
 {
 	uint64_t index, term;
 	struct slice data;
 
 	while (wal_read_next(&reader->read, &index, &term, &data))
-		if (!take(f, index, term, data))
+		if (!is_known(r, index, data) || !take(f, index, term, data))
 			return;
 }
 
@@ -285,11 +300,12 @@ static void fill_from_read(struct replica *r, struct fill *fill)
 	fill->wanted = fill->reader.ready = false;
 	/* A message of a later leadership may have taken the place of that which the read was for. */
 	if (fill->reader.code == 0 && fill->reader.read.from == fill->message.append.prev_index + 1)
-		take_read(&fill->reader, &f);
+		take_read(r, &fill->reader, &f);
 	r->counts.fills_read += f.count > 0;
 	if (f.count > 0)
 		SOMETIMES(replica_fed_from_log);
-	send_filled(r, fill, &f);
+	if (!r->stopped)
+		send_filled(r, fill, &f);
 	wal_read_end(&fill->reader.read);
 }
 
@@ -334,7 +350,7 @@ static void answer(struct replica *r, uint64_t index, uint64_t term)
 	}
 }
 
-/* An entry's body was looked at when it came, or was opened. ret_commands: what apply gets of it. */
+/* An entry's body was looked at when it came, or was read back. ret_commands: what apply gets of it. */
 static enum body_kind open_body(uint64_t index, struct slice data, struct raft_config *ret_config, struct slice *ret_commands)
 {
 	enum body_kind kind;
@@ -397,6 +413,8 @@ static bool apply_read(struct replica *r)
 			reader->held = wal_read_next(&reader->read, &reader->index, &reader->term, &reader->data);
 		if (!reader->held)
 			break;
+		if (!is_known(r, reader->index, reader->data))
+			return true;
 		if (!has_room(r, reader->index, reader->data))
 			return false;
 		reader->held = false;

@@ -22,6 +22,81 @@ START_TEST(test_laggard_fed_from_log)
 }
 END_TEST
 
+/* The frames of a log with entries of a kind that is not known, as if they had been written so. */
+static void forge_kinds(struct node *n)
+{
+	static uint8_t bytes[WAL_FRAME_MAX_BYTES];
+	char path[64];
+
+	for (uint32_t s = 1; s < 100; s++) {
+		struct wal_frame f;
+		size_t len, pos = 0;
+		struct slice entry;
+		int fd;
+
+		snprintf(path, sizeof(path), "/r/log/log-%016x", s);
+		if (io_open(n->host, path, IO_OPEN_WRITE, 0, &fd))
+			continue;
+		for (uint64_t at = 0; sim_read_raw(n->host, path, bytes, WAL_FRAME_ALIGN, at) == WAL_FRAME_ALIGN &&
+			wal_frame_peek(bytes, &f, &len) == 0; at += len, pos = 0) {
+			ck_assert_int_eq(sim_read_raw(n->host, path, bytes, len, at), (int64_t)len);
+			if (wal_frame_decode(bytes, len, &f) || f.type != WAL_FRAME_ENTRIES)
+				continue;
+			while (wal_frame_next(&f, &pos, &entry))
+				*(uint8_t *)(uintptr_t)entry.data = 99;
+			wal_frame_encode(bytes, f.body.len, &f);
+			ck_assert_int_eq(io_pwrite(n->host, fd, bytes, len, at), (int64_t)len);
+		}
+		io_close(n->host, fd);
+	}
+}
+
+/* Nor is it sent: who reads that stops, and the others go on. */
+START_TEST(test_unknown_entry_is_not_sent)
+{
+	struct group *g = group_new(4, 32 << 10);
+	struct node *l = elected(g), *away = &g->nodes[l->id % g->count];
+
+	isolate(g, away, true);
+	for (int i = 0; i < 500; i++)
+		submit(l);
+	run_for(g, 1000 * ms_ns);
+	forge_kinds(l);
+	isolate(g, away, false);
+	run_for(g, 1000 * ms_ns);
+	ck_assert_int_eq(l->stopped, ERR_CORRUPT);
+	l->stopped = 0;
+	node_crash(l);
+	l->gone = true; /* its log is not opened any more */
+	submit(elected(g));
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
+START_TEST(test_unknown_entry_is_not_applied)
+{
+	struct group *g = group_new(5, 32 << 10);
+	struct node *n = &g->nodes[elected(g)->id % g->count];
+
+	submit_many(g, 300);
+	for (int i = 0; i < 100; i++)
+		submit(elected(g));
+	run_for(g, 30 * ms_ns);
+	node_crash(n); /* its table lags behind its log */
+	node_restart(n);
+	ck_assert_uint_lt(n->applied, replica_core(n->r)->last_index);
+	forge_kinds(n);
+	run_for(g, 1000 * ms_ns);
+	ck_assert_int_eq(n->stopped, ERR_CORRUPT);
+	n->stopped = 0;
+	node_crash(n);
+	n->gone = true;
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
 /* Of what the table has, so much stays that one that was away a while is fed from the log. */
 START_TEST(test_log_kept_for_laggards)
 {
@@ -375,7 +450,7 @@ START_TEST(test_log_not_kept_by_the_deposed)
 }
 END_TEST
 
-UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log,
+UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_unknown_entry_is_not_sent, test_unknown_entry_is_not_applied, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log,
 	test_laggard_is_needed, test_laggard_is_needed_beside_a_hung_disk, test_hand_over_to_laggard, test_log_kept_behind_snapshot,
 	test_log_kept_while_it_comes_nearer, test_log_not_kept_for_the_dead, test_log_not_kept_for_who_fails, test_log_not_kept_for_who_never_asks,
 	test_log_kept_for_who_installs_slowly, test_log_not_kept_for_the_removed, test_log_not_kept_by_the_deposed)
