@@ -21,7 +21,6 @@
  */
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
-#include "common/base/cursor.h"
 #include "common/base/limits.h"
 #include "common/base/list.h"
 #include "common/base/mem.h"
@@ -29,6 +28,8 @@
 #include "common/kv/kv_backend.h"
 #include "common/kv/kv_lmdb_room.h"
 #include "common/kv/kv_lmdb_whole.h"
+#include "common/kv/kv_row.h"
+#include <endian.h>
 #include <inttypes.h>
 #include <lmdb.h>
 #include <stdio.h>
@@ -44,9 +45,6 @@
 #endif
 
 enum {
-	CRC_BYTES = 4,
-	STATE_BYTES = CRC_BYTES + 2 + 8,
-	FORMAT_VERSION = 1,
 	PATH_BYTES = 4096 + 32,
 	MODE = 0600,
 	AHEAD_STEP_BYTES = 4096, /* the least that a page has */
@@ -133,81 +131,32 @@ static struct slice slice_of_val(MDB_val v)
 	return slice_of(v.mv_data, v.mv_size);
 }
 
-static uint32_t row_crc(struct slice key, struct slice value)
-{
-	return crc32c_extend(crc32c(key.data, key.len), value.data, value.len);
-}
-
 /* The value of a stored row, checked. */
 static int open_row(const struct store *s, struct slice key, MDB_val stored, struct slice *ret_value, struct err *err)
 {
-	enum { SHOWN_BYTES = 48 };
-	char hex[2 * SHOWN_BYTES + 1] = "";
-	struct slice value = slice_of_val(stored);
-	struct rcursor r;
-	uint32_t crc;
-
-	rcursor_init(&r, value.data, value.len);
-	crc = rcursor_u32(&r);
-	value = rcursor_slice(&r, rcursor_left(&r));
-	/* a length that cannot be may reach behind the file's end */
-	if (!r.failed && value.len <= LIMIT_VALUE_BYTES && crc == row_crc(key, value)) {
-		*ret_value = value;
-		return 0;
-	}
-	for (size_t i = 0; i < key.len && i < SHOWN_BYTES; i++)
-		snprintf(hex + 2 * i, 3, "%02x", key.data[i]);
-	return err_set(err, ERR_CORRUPT, "%s: the value of key %s%s (hex) fails its checksum", s->path, hex,
-		key.len > SHOWN_BYTES ? "..." : "");
+	return kv_row_decode(s->path, key, slice_of_val(stored), ret_value, err);
 }
 
 /* ---- open ---- */
 
-/* A state value; `out` has STATE_BYTES. */
-static void state_encode(uint64_t applied, uint8_t *out)
-{
-	struct wcursor w;
-
-	wcursor_init(&w, out + CRC_BYTES, STATE_BYTES - CRC_BYTES);
-	wcursor_u16(&w, FORMAT_VERSION);
-	wcursor_u64(&w, applied);
-	wcursor_init(&w, out, CRC_BYTES);
-	wcursor_u32(&w, crc32c(out + CRC_BYTES, STATE_BYTES - CRC_BYTES));
-}
-
 static int state_put(struct store *s, MDB_txn *txn, uint64_t applied)
 {
-	uint8_t data[STATE_BYTES];
+	uint8_t data[KV_STATE_BYTES];
 	MDB_val key = {sizeof(state_key) - 1, (void *)(uintptr_t)state_key}, value = {sizeof(data), data};
 
-	state_encode(applied, data);
+	kv_state_encode(applied, data);
 	return mdb_put(txn, s->state, &key, &value, 0);
 }
 
 static int state_get(struct store *s, MDB_txn *txn, uint64_t *ret_applied, struct err *err)
 {
 	MDB_val key = {sizeof(state_key) - 1, (void *)(uintptr_t)state_key}, value;
-	uint16_t version;
-	struct rcursor r;
-	uint32_t crc;
-	int rc;
+	int rc = mdb_get(txn, s->state, &key, &value);
 
-	rc = mdb_get(txn, s->state, &key, &value);
 	if (rc == MDB_NOTFOUND)
 		return err_set(err, ERR_CORRUPT, "%s: has no applied index: not a table of ours", s->path);
-	if (rc)
-		return lmdb_err(s, err, rc, "cannot read the applied index");
-	rcursor_init(&r, value.mv_data, value.mv_size);
-	crc = rcursor_u32(&r);
-	if (value.mv_size != STATE_BYTES ||
-		crc != crc32c((uint8_t *)value.mv_data + CRC_BYTES, STATE_BYTES - CRC_BYTES))
-		return err_set(err, ERR_CORRUPT, "%s: the applied index fails its checksum", s->path);
-	version = rcursor_u16(&r);
-	if (version != FORMAT_VERSION)
-		return err_set(err, ERR_VERSION, "%s: has format version %u, this program knows %u", s->path, version,
-			FORMAT_VERSION);
-	*ret_applied = rcursor_u64(&r);
-	return 0;
+	return rc ? lmdb_err(s, err, rc, "cannot read the applied index")
+		  : kv_state_decode(s->path, slice_of_val(value), ret_applied, err);
 }
 
 /* LMDB's map takes address space only, but some limits (ulimit -v) leave less of it. */
@@ -464,8 +413,7 @@ fail:
 
 static int write_row(MDB_cursor *cursor, const struct memtable_row *row)
 {
-	MDB_val key = val_of(row->key), value = {CRC_BYTES + row->value.len, NULL};
-	struct wcursor w;
+	MDB_val key = val_of(row->key), value = {KV_ROW_CRC_BYTES + row->value.len, NULL};
 	int rc;
 
 	if (row->tombstone) {
@@ -477,10 +425,7 @@ static int write_row(MDB_cursor *cursor, const struct memtable_row *row)
 	rc = mdb_cursor_put(cursor, &key, &value, MDB_RESERVE);
 	if (rc)
 		return rc;
-	wcursor_init(&w, value.mv_data, value.mv_size);
-	wcursor_u32(&w, row_crc(row->key, row->value));
-	wcursor_bytes(&w, row->value.data, row->value.len);
-	CHECK(!w.failed);
+	kv_row_encode(row->key, row->value, value.mv_data);
 	return 0;
 }
 
@@ -777,13 +722,13 @@ static uint64_t lmdb_snapshot_ahead(void *store, void *snapshot, uint64_t bytes,
 	while (looked < bytes && !atomic_load_explicit(stop, memory_order_relaxed)) {
 		if (mdb_cursor_get(snap->ahead, &k, &v, snap->ahead_begun ? MDB_NEXT : MDB_FIRST))
 			break; /* the end; or an error, which who reads will see */
-		if (v.mv_size > CRC_BYTES + LIMIT_VALUE_BYTES)
+		if (v.mv_size > KV_ROW_CRC_BYTES + LIMIT_VALUE_BYTES)
 			break; /* likewise */
 		snap->ahead_begun = true;
 		touch(values[n % AHEAD_VALUES]);
 		values[n++ % AHEAD_VALUES] = v;
 		ask_for(v);
-		looked += k.mv_size + v.mv_size - CRC_BYTES; /* a damaged row is shorter, and the reader's end */
+		looked += k.mv_size + v.mv_size - KV_ROW_CRC_BYTES; /* a damaged row is shorter, and the reader's end */
 	}
 	for (size_t i = 0; i < AHEAD_VALUES; i++)
 		touch(values[i]);
