@@ -207,13 +207,22 @@ static void step(struct get *g)
 		settle(g);
 }
 
+int get_end(uint64_t offset, uint64_t length, uint64_t chunk_length, uint64_t *ret_end)
+{
+	if (offset % LIMIT_UNIT_BYTES || length == 0)
+		return ERR_INVAL;
+	if (offset >= chunk_length)
+		return ERR_RANGE;
+	*ret_end = length < chunk_length - offset ? offset + length : chunk_length;
+	return 0;
+}
+
 int get_start(struct get *g)
 {
-	if (g->offset % LIMIT_UNIT_BYTES || g->length == 0)
-		return ERR_INVAL;
-	if (g->offset >= g->row.length)
-		return ERR_RANGE;
-	g->end = g->length < g->row.length - g->offset ? g->offset + g->length : g->row.length;
+	int rc = get_end(g->offset, g->length, g->row.length, &g->end);
+
+	if (rc < 0)
+		return rc;
 	g->read_at = g->offset;
 	g->head = g->count = g->out = 0;
 	g->ended = g->list_ready = g->list_reading = g->busy = false;

@@ -59,7 +59,9 @@ struct get {
 	struct io_turn_hook hook;
 };
 
-/* ERR_RANGE: the offset lies behind the chunk's end; ERR_INVAL: it is not unit-aligned, or the length is 0. Else events follow, later. */
+/* Where what was asked for ends. ERR_RANGE: the offset lies behind the chunk's end; ERR_INVAL: it is not unit-aligned, or the length is 0. Pure. */
+int get_end(uint64_t offset, uint64_t length, uint64_t chunk_length, uint64_t *ret_end);
+/* Errors of get_end. Else events follow, later. */
 int get_start(struct get *get);
 /* `code` < 0: the reader is gone: no more parts, `failed` follows. */
 void get_part_sent(struct get_part *part, int code);

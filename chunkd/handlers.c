@@ -8,6 +8,7 @@
 #include "chunkd/get.h"
 #include "chunkd/probe.h"
 #include "chunkd/put.h"
+#include "chunkd/put_check.h"
 #include "common/base/check.h"
 #include "common/base/mem.h"
 #include "common/rpc/methods.h"
@@ -106,10 +107,11 @@ static struct disk *put_disk(struct chunkd *ch, const struct rpc_req *req)
 static int begin(struct chunkd *ch, struct rpc_req *req, struct put_cell **ret_cell)
 {
 	const Craton__PutRequest *m = (const Craton__PutRequest *)req->msg;
-	struct put_request r = {.offset = m->offset, .len = req->payload_len, .announced_bytes = m->announced_bytes};
+	struct put_request r;
 	struct token token;
+	struct copy_id copy;
 	struct disk *d;
-	int rc = daemon_authorize(ch, &m->token, m->copy, TOKEN_WRITE, &d, &r.copy, &token);
+	int rc = daemon_authorize(ch, &m->token, m->copy, TOKEN_WRITE, &d, &copy, &token);
 
 	if (rc < 0)
 		return rc;
@@ -117,16 +119,9 @@ static int begin(struct chunkd *ch, struct rpc_req *req, struct put_cell **ret_c
 		return ERR_AGAIN;
 	if (m->announced_bytes > token.max_chunk_bytes)
 		return refuse_token(ch, REFUSED_TOKEN_OTHER, m->copy);
+	put_check_read(m, req->payload_len, &r);
+	r.copy = copy;
 	r.policy = token.policy;
-	r.unit_crcs = slice_of(m->unit_crcs.data, m->unit_crcs.len);
-	if (m->seal) {
-		r.seal = true;
-		r.length = m->seal->length;
-		r.chunk_crc = m->seal->chunk_crc;
-		r.block_length = m->seal->block_length;
-		r.cell_bytes = m->seal->cell_bytes;
-		r.data_lists = slice_of(m->seal->data_lists.data, m->seal->data_lists.len);
-	}
 	return put_begin(d->puts, &r, ret_cell);
 }
 

@@ -10,6 +10,22 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "unit CRCs are compare
 
 enum { UNITS_PER_CELL = LIMIT_CELL_BYTES / LIMIT_UNIT_BYTES };
 
+void put_check_read(const Craton__PutRequest *m, uint32_t payload_len, struct put_request *ret_request)
+{
+	struct put_request r = {.offset = m->offset, .len = payload_len, .announced_bytes = m->announced_bytes};
+
+	r.unit_crcs = slice_of(m->unit_crcs.data, m->unit_crcs.len);
+	if (m->seal) {
+		r.seal = true;
+		r.length = m->seal->length;
+		r.chunk_crc = m->seal->chunk_crc;
+		r.block_length = m->seal->block_length;
+		r.cell_bytes = m->seal->cell_bytes;
+		r.data_lists = slice_of(m->seal->data_lists.data, m->seal->data_lists.len);
+	}
+	*ret_request = r;
+}
+
 int put_check_request(const struct put_request *r)
 {
 	if (r->len > LIMIT_CELL_BYTES || (r->len ? r->offset % LIMIT_UNIT_BYTES != 0 : !r->seal))

@@ -4,7 +4,10 @@
 #define CHUNKD_PUT_CHECK_H
 
 #include "chunkd/put.h"
+#include "proto/chunkd.pb-c.h"
 
+/* A message with so much payload; copy and policy are the token's to say. Slices lie in the message. */
+void put_check_read(const Craton__PutRequest *m, uint32_t payload_len, struct put_request *ret_request);
 /* Lengths and offsets agree with each other and with the limits. ERR_INVAL. */
 int put_check_request(const struct put_request *r);
 /* r->len (> 0) bytes against their checksums, which become ret_crcs on success. ERR_CORRUPT. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair_priv: what repair.c (orders, jobs, results) and repair_pull.c (one rebuild) share. */
+/* repair_priv: what repair.c (jobs, results), repair_order.c (one order) and repair_pull.c (one rebuild) share. */
 #ifndef CHUNKD_REPAIR_PRIV_H
 #define CHUNKD_REPAIR_PRIV_H
 
@@ -109,6 +109,10 @@ void repair__finish(struct repair_job *job, int status, const char *text);
 struct repair_peer *repair__peer_get(
 	struct repairs *repairs, const struct io_addr *addr); /* NULL: room is being made, ask again */
 void repair__peer_put(struct repair_peer *peer);
+
+/* repair_order.c */
+/* What the job keeps of an order, whose copy (job->copy) the token is for. ERR_INVAL. */
+int repair__order_take(struct repair_job *job, const Craton__RepairOrder *order, const struct token *token);
 
 /* repair_pull.c */
 void repair__pull_start(struct repair_job *job);

@@ -220,6 +220,8 @@ void write_fail(struct write_stream *s, int code, const char *fmt, ...) __attrib
 void write_take(struct write_stream *s);      /* takes what can be taken */
 
 /* write_alloc.c */
+/* What metad says, as it is used; but when it was asked for and the probe. False: a block of that policy cannot be written with it. Pure. */
+bool write_alloc_read(const Craton__Allocation *in, const struct ec_policy *policy, struct write_alloc *ret_alloc);
 void write_alloc_ask(struct write_stream *s, uint32_t count); /* no-op while an answer is awaited */
 /* The oldest allocation that is young enough, and made for the servers as they are; NULL: one is asked for. The caller's. */
 struct write_alloc *write_alloc_next(struct write_stream *s);

@@ -29,29 +29,38 @@ static bool take_target(const Craton__Target *in, struct write_target *out)
 	return true;
 }
 
+bool write_alloc_read(const Craton__Allocation *in, const struct ec_policy *policy, struct write_alloc *ret_alloc)
+{
+	struct write_alloc a = {.block = in->block};
+	uint32_t width = policy->k + policy->m, seen = 0;
+
+	for (size_t i = 0; i < in->n_targets; i++) {
+		uint32_t index = in->targets[i]->index;
+
+		if (index >= width || seen & 1u << index || !take_target(in->targets[i], &a.targets[index]))
+			break;
+		seen |= 1u << index;
+	}
+	for (size_t i = 0; i < in->n_spares && a.spare_count < LIMIT_M; i++)
+		if (take_target(in->spares[i], &a.spares[a.spare_count]))
+			a.spare_count++;
+	if (seen != (1u << width) - 1 || a.block == 0)
+		return false;
+	*ret_alloc = a;
+	return true;
+}
+
 static struct write_alloc *take_allocation(
 	const struct write_stream *s, const Craton__Allocation *in, const struct write_allocate *asked)
 {
 	struct write_alloc *a = MEM_NEW(struct write_alloc);
-	uint32_t width = s->policy->k + s->policy->m, seen = 0;
 
-	a->block = in->block;
-	a->at_ns = asked->asked_ns;
-	a->probe = asked->probe;
-	for (size_t i = 0; i < in->n_targets; i++) {
-		uint32_t index = in->targets[i]->index;
-
-		if (index >= width || seen & 1u << index || !take_target(in->targets[i], &a->targets[index]))
-			break;
-		seen |= 1u << index;
-	}
-	for (size_t i = 0; i < in->n_spares && a->spare_count < LIMIT_M; i++)
-		if (take_target(in->spares[i], &a->spares[a->spare_count]))
-			a->spare_count++;
-	if (seen != (1u << width) - 1 || a->block == 0) {
+	if (!write_alloc_read(in, s->policy, a)) {
 		mem_free(a);
 		return NULL;
 	}
+	a->at_ns = asked->asked_ns;
+	a->probe = asked->probe;
 	return a;
 }
 
