@@ -1,28 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bodies of every request and response. Byte 0 chooses the message type; what is accepted can be packed again, and is what protobuf-c
+ * Bodies of every request and response that a daemon has. Byte 0 chooses the message type; what is accepted can be packed again, and is what protobuf-c
  * makes of it.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include "chunkd/daemon.h"
 #include "common/base/check.h"
 #include "common/base/err.h"
 #include "common/base/limits.h"
 #include "common/base/mem.h"
 #include "common/rpc/codec.h"
-#include "common/rpc/methods.h"
+#include "metad/core.h"
+#include "proto/common.pb-c.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct rpc_method *const methods[] = {&rpc_metad_lookup, &rpc_metad_readdir, &rpc_metad_mkdir,
-	&rpc_metad_remove, &rpc_metad_rename, &rpc_metad_setattr, &rpc_metad_policy, &rpc_metad_create,
-	&rpc_metad_allocate, &rpc_metad_commit, &rpc_metad_abort, &rpc_metad_layout, &rpc_metad_df, &rpc_metad_status,
-	&rpc_metad_register, &rpc_metad_heartbeat, &rpc_chunkd_put, &rpc_chunkd_drop_upload, &rpc_chunkd_receipt,
-	&rpc_chunkd_get, &rpc_chunkd_lists, &rpc_chunkd_stat, &rpc_metad_drops, &rpc_metad_inventory, &rpc_metad_gc,
-	&rpc_metad_config, &rpc_metad_report, &rpc_metad_session_open, &rpc_metad_session_renew,
-	&rpc_metad_session_close, &rpc_metad_link, &rpc_metad_symlink, &rpc_metad_readlink, &rpc_metad_truncate,
-	&rpc_metad_xattr_set, &rpc_metad_xattr_remove, &rpc_metad_xattr_get, &rpc_metad_backup, &rpc_metad_maintenance};
+/* Of any method, by one that does not lead. */
+static const struct rpc_method leader_hint = {
+	.request = &craton__leader_hint__descriptor, .response = &craton__leader_hint__descriptor};
+
+/* Whatever a daemon answers: metad's methods, chunkd's, and the hint. */
+static const struct rpc_method *choose_method(uint8_t number)
+{
+	static const struct rpc_method *methods[128];
+	static size_t count;
+
+	if (count == 0) {
+		for (const struct rpc_handler *h = metad__handlers; h->method; h++)
+			methods[count++] = h->method;
+		for (const struct rpc_handler *h = daemon_handlers; h->method; h++)
+			methods[count++] = h->method;
+		methods[count++] = &leader_hint;
+	}
+	return methods[number % count];
+}
 
 /* Packed by protobuf-c and by us: the same bytes. */
 static size_t check_packing(const ProtobufCMessage *msg, uint8_t **ret_packed)
@@ -62,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size == 0 || size - 1 > LIMIT_FRAME_BODY_BYTES)
 		return 0;
-	method = methods[(data[0] & 0x7f) % ARRAY_COUNT(methods)];
+	method = choose_method(data[0] & 0x7f);
 	codec_arena_init(&arena, 4 * LIMIT_FRAME_BODY_BYTES);
 	code = codec_unpack(&arena, data[0] & 0x80 ? method->response : method->request, data + 1, size - 1, &msg);
 	CHECK(code == 0 || code == ERR_PROTO || code == ERR_MSGSIZE);

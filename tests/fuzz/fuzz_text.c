@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small parsers of text that people, files and other hosts give: sizes, times, numbers, uuids, addresses, values of settings, names of
- * segment files. What has one way to be written is written that way and read again.
+ * The small parsers of text that people, files and other hosts give: sizes, times, numbers, uuids, addresses and lists of them, values of
+ * settings, names of segment files. What has one way to be written is written that way and read again.
  */
 #include <string.h>
 #include "chunkd/segment.h"
@@ -11,6 +11,7 @@
 #include "common/base/mem.h"
 #include "common/base/units.h"
 #include "common/io/io.h"
+#include "common/rpc/replicas.h"
 #include "metad/state/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -35,6 +36,25 @@ static void try_identities(const char *text)
 	}
 	if (segment_parse_name(text, &number, &class))
 		CHECK(number < SEGMENT_COUNT_MAX);
+}
+
+static void try_list(const char *text)
+{
+	struct rpc_addrs addrs, again;
+	char out[RPC_ADDRS_TEXT_BYTES];
+	int rc = rpc_addrs_parse(text, &addrs);
+
+	CHECK(rc == 0 || ((rc == ERR_INVAL || rc == ERR_EXIST || rc == ERR_MSGSIZE) && rpc_addrs_fault(rc)[0]));
+	if (rc)
+		return;
+	CHECK(addrs.count >= 1 && addrs.count <= LIMIT_METADS);
+	for (uint32_t i = 1; i < addrs.count; i++)
+		for (uint32_t j = 0; j < i; j++)
+			CHECK(!io_addr_equal(&addrs.addrs[i], &addrs.addrs[j]));
+	rpc_addrs_format(&addrs, out);
+	CHECK(rpc_addrs_parse(out, &again) == 0 && again.count == addrs.count);
+	for (uint32_t i = 0; i < addrs.count; i++)
+		CHECK(io_addr_equal(&addrs.addrs[i], &again.addrs[i]));
 }
 
 static void try_numbers(const char *text)
@@ -79,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(text, data, size);
 	text[size] = '\0';
 	try_identities(text);
+	try_list(text);
 	try_numbers(text);
 	try_settings(text);
 	rc = config_find(slice_of(data, size), &id);
