@@ -307,3 +307,10 @@ bool metad__digest(void *ctx, uint32_t *ret_digest)
 {
 	return state_digest(&((struct metad *)ctx)->state, ret_digest);
 }
+
+uint16_t metad__version(void *ctx)
+{
+	const struct metad *md = ctx;
+
+	return md->state.formatted ? md->state.meta.version : 0;
+}

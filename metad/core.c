@@ -379,6 +379,7 @@ static int open_ledger(struct metad *md, struct err *err)
 		.transform = md->options.transform,
 		.apply = metad__apply,
 		.digest = metad__digest,
+		.version = metad__version,
 		.rows = metad__entry_rows,
 		.on_role = metad__on_role,
 		.on_table = metad__on_table,

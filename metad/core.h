@@ -401,6 +401,7 @@ void metad__submit_req(struct metad *md, metad_result_fn *fn, struct rpc_req *re
 int metad__apply(void *ctx, struct kv *kv, struct slice data, struct ledger_entry *entry, struct err *err);
 uint64_t metad__entry_rows(void *ctx, struct slice data);
 bool metad__digest(void *ctx, uint32_t *ret_digest);
+uint16_t metad__version(void *ctx);
 bool metad__batches_idle(const struct metad *md);
 
 /* background.c */

@@ -65,6 +65,8 @@ struct ledger_options {
 	int (*apply)(void *ctx, struct kv *kv, struct slice data, struct ledger_entry *entry, struct err *err);
 	/* Of a group: of all changes of rows up to the last entry that was applied; false: there is none yet. */
 	bool (*digest)(void *ctx, uint32_t *ret_digest);
+	/* Of a group: the cluster version of the rows; 0: there are none. */
+	uint16_t (*version)(void *ctx);
 	/* Of a group: rows that apply of this may write at most, derived ones counted. */
 	uint64_t (*rows)(void *ctx, struct slice data);
 	/* Told before entries of one that leads no longer are done. From inside ledger_start, if there is one log. */

@@ -292,6 +292,13 @@ static void on_said(void *ctx, uint64_t from, const struct digests_mark *digest)
 	ledger__digest_said(ctx, from, digest);
 }
 
+static uint16_t on_version(void *ctx)
+{
+	const struct ledger *l = ctx;
+
+	return l->options.version(l->options.ctx);
+}
+
 static void open_links(struct ledger *l)
 {
 	const struct raft_links_options o = {.self = l->options.self,
@@ -302,6 +309,7 @@ static void open_links(struct ledger *l)
 		.supports = l->options.supports,
 		.invited = on_invited,
 		.said = on_said,
+		.version = on_version,
 		.ctx = l};
 
 	l->links = raft_links_new(l->io, &o);

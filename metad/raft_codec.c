@@ -21,21 +21,72 @@ void raft_codec_init(struct raft_codec *codec, const struct uuid *cluster, const
 	hmac_key_init(&codec->key, key);
 }
 
-void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to, struct slice letter, uint8_t ret_mac[HMAC_BYTES])
+void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to, const struct raft_stamp *stamp, struct slice letter,
+	uint8_t ret_mac[HMAC_BYTES])
 {
 	struct hmac h = {codec->key.inner, codec->key.outer};
-	uint8_t head[4 + 16 + 8 + 8];
+	uint8_t head[4 + 16 + 8 + 8 + RAFT_LIFE_BYTES + 8];
 	struct wcursor w;
 
 	wcursor_init(&w, head, sizeof(head));
-	wcursor_u32(&w, RAFT_CODEC_VERSION);
+	wcursor_u32(&w, stamp->number ? RAFT_CODEC_STAMPED : RAFT_CODEC_VERSION);
 	wcursor_bytes(&w, codec->cluster.bytes, sizeof(codec->cluster.bytes));
 	wcursor_u64(&w, from);
 	wcursor_u64(&w, to);
+	if (stamp->number) {
+		wcursor_bytes(&w, stamp->life, RAFT_LIFE_BYTES);
+		wcursor_u64(&w, stamp->number);
+	}
 	CHECK(!w.failed);
 	hmac_update(&h, head, w.len);
 	hmac_update(&h, letter.data, letter.len);
 	hmac_fini(&h, ret_mac);
+}
+
+static bool is_mac(const ProtobufCBinaryData *said, const uint8_t mac[HMAC_BYTES])
+{
+	uint8_t differs = 0;
+
+	for (size_t i = 0; said->len == HMAC_BYTES && i < HMAC_BYTES; i++)
+		differs |= mac[i] ^ said->data[i];
+	return said->len == HMAC_BYTES && !differs;
+}
+
+void raft_codec_sign_wanted(const struct raft_codec *codec, const Craton__RaftRequest *request, const struct raft_stamp *wanted,
+	uint8_t ret_mac[HMAC_BYTES])
+{
+	struct hmac h = {codec->key.inner, codec->key.outer};
+	uint8_t answer[6 + 16 + 8 + 8 + HMAC_BYTES + RAFT_LIFE_BYTES + 8];
+	struct wcursor w;
+
+	CHECK(request->mac.len == HMAC_BYTES);
+	wcursor_init(&w, answer, sizeof(answer));
+	wcursor_bytes(&w, "wanted", 6);
+	wcursor_bytes(&w, codec->cluster.bytes, sizeof(codec->cluster.bytes));
+	wcursor_u64(&w, request->to);
+	wcursor_u64(&w, request->from);
+	wcursor_bytes(&w, request->mac.data, HMAC_BYTES);
+	wcursor_bytes(&w, wanted->life, RAFT_LIFE_BYTES);
+	wcursor_u64(&w, wanted->number);
+	CHECK(!w.failed);
+	hmac_update(&h, answer, w.len);
+	hmac_fini(&h, ret_mac);
+}
+
+bool raft_codec_unpack_wanted(const struct raft_codec *codec, const Craton__RaftRequest *request, const Craton__RaftReply *reply,
+	struct raft_stamp *ret_wanted)
+{
+	struct raft_stamp wanted = {.number = reply ? reply->taken : 0};
+	uint8_t mac[HMAC_BYTES];
+
+	if (!reply || reply->nonce.len != RAFT_LIFE_BYTES)
+		return false;
+	memcpy(wanted.life, reply->nonce.data, RAFT_LIFE_BYTES);
+	raft_codec_sign_wanted(codec, request, &wanted, mac);
+	if (!is_mac(&reply->mac, mac))
+		return false;
+	*ret_wanted = wanted;
+	return true;
 }
 
 void raft_codec_sign_answer(const struct raft_codec *codec, const struct raft_letter *invitation, int status,
@@ -446,25 +497,37 @@ static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
 	}
 }
 
+static int unpack_stamp(const Craton__RaftRequest *from, struct raft_stamp *ret_stamp)
+{
+	bool stamped = from->version == RAFT_CODEC_STAMPED;
+
+	*ret_stamp = (struct raft_stamp){.number = from->number};
+	if (from->version != RAFT_CODEC_VERSION && !stamped)
+		return ERR_VERSION;
+	if ((from->number != 0) != stamped || from->life.len != (stamped ? RAFT_LIFE_BYTES : 0))
+		return ERR_PROTO;
+	if (stamped)
+		memcpy(ret_stamp->life, from->life.data, RAFT_LIFE_BYTES);
+	return 0;
+}
+
 int raft_codec_unpack(const struct raft_codec *codec, const Craton__RaftRequest *request, struct codec_arena *arena,
 	struct raft_letter *ret_letter)
 {
 	const ProtobufCMessage *letter;
+	struct raft_stamp stamp;
 	uint8_t mac[HMAC_BYTES];
-	uint8_t differs = 0;
-	int rc;
+	int rc = unpack_stamp(request, &stamp);
 
-	if (request->version != RAFT_CODEC_VERSION)
-		return ERR_VERSION;
+	if (rc)
+		return rc;
 	if (request->cluster.len != sizeof(codec->cluster.bytes) ||
 		memcmp(request->cluster.data, codec->cluster.bytes, sizeof(codec->cluster.bytes)) != 0)
 		return ERR_WRONG_CLUSTER;
 	if (request->letter.len > RAFT_LETTER_BYTES_MAX)
 		return ERR_MSGSIZE;
-	raft_codec_sign(codec, request->from, request->to, slice_of(request->letter.data, request->letter.len), mac);
-	for (size_t i = 0; request->mac.len == sizeof(mac) && i < sizeof(mac); i++)
-		differs |= mac[i] ^ request->mac.data[i];
-	if (request->mac.len != sizeof(mac) || differs)
+	raft_codec_sign(codec, request->from, request->to, &stamp, slice_of(request->letter.data, request->letter.len), mac);
+	if (!is_mac(&request->mac, mac))
 		return ERR_ACCES;
 	if (request->from == 0 || request->to == 0 || request->from == request->to)
 		return ERR_PROTO;
@@ -474,5 +537,6 @@ int raft_codec_unpack(const struct raft_codec *codec, const Craton__RaftRequest 
 	memset(ret_letter, 0, sizeof(*ret_letter));
 	ret_letter->from = request->from;
 	ret_letter->to = request->to;
+	ret_letter->stamp = stamp;
 	return unpack_letter((const Craton__RaftLetter *)letter, ret_letter);
 }

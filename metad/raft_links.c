@@ -23,6 +23,7 @@ struct link {
 	struct io_addr said; /* by its letters; family 0: nothing */
 	uint16_t supports;   /* likewise, by the last one; 0: none has come */
 	bool stranger; /* no member, as far as is known here: it said itself where it is */
+	struct raft_stamps_other stamps;
 	struct {
 		struct rpc_peer *peer;
 		uint32_t letters;
@@ -37,7 +38,7 @@ struct raft_links {
 	struct raft_codec codec;
 	struct replica *replica;
 	uint8_t place[RAFT_PLACE_BYTES]; /* of this one */
-	uint8_t nonce[RAFT_NONCE_BYTES]; /* likewise, of this start */
+	struct raft_stamps stamps; /* likewise; its life is the nonce that invitations must have */
 	struct digests_mark digest; /* likewise; index 0: letters say nothing of it */
 	struct link *members[LINKS_MAX];
 	struct codec_arena arena;
@@ -54,17 +55,19 @@ struct outgoing {
 	struct link *link;
 	enum link_lane lane;
 	Craton__RaftRequest request;
+	struct raft_stamp stamp;
 	uint8_t mac[HMAC_BYTES];
 	uint8_t *bytes;
 	raft_links_invited_fn *done; /* of an invitation; NULL: nobody asks */
 	void *ctx;
 	uint8_t challenge[RAFT_NONCE_BYTES];
-	bool again; /* its nonce is known */
+	bool again; /* with the nonce, or the stamp, that was wanted */
 };
 
 struct raft_links *raft_links_new(struct io *io, const struct raft_links_options *options)
 {
 	struct raft_links *links = MEM_NEW(struct raft_links);
+	uint8_t life[RAFT_LIFE_BYTES];
 
 	CHECK(options->id > 0);
 	links->io = io;
@@ -72,7 +75,8 @@ struct raft_links *raft_links_new(struct io *io, const struct raft_links_options
 	links->options.secret = NULL;
 	raft_codec_init(&links->codec, &options->self.cluster, options->secret);
 	raft_place_set(links->place, &options->own);
-	io_random(io, links->nonce, sizeof(links->nonce));
+	io_random(io, life, sizeof(life));
+	raft_stamps_init(&links->stamps, life);
 	codec_arena_init(&links->arena, LIMIT_FRAME_BODY_BYTES);
 	return links;
 }
@@ -178,6 +182,7 @@ static void peer_closed(void *ctx)
 
 static void link_close(struct link *link)
 {
+	raft_stamps_part(&link->links->stamps, &link->stamps);
 	link->id = 0;
 	for (int i = 0; i < LANES; i++)
 		rpc_peer_close(link->lanes[i].peer, peer_closed, link);
@@ -199,6 +204,7 @@ int raft_links_member(struct raft_links *links, uint64_t id, const struct io_add
 	link->links = links;
 	link->id = id;
 	link->addr = *addr;
+	raft_stamps_meet(&links->stamps, &link->stamps);
 	for (int i = 0; i < LANES; i++) {
 		const struct rpc_peer_options options = {
 			.addr = *addr, .self = links->options.self, .conns = 1, .transform = links->options.transform};
@@ -223,6 +229,7 @@ static void aim(struct raft_links *links, struct link *link, const struct io_add
 	(*at)->said = before.said;
 	(*at)->supports = before.supports;
 	(*at)->stranger = before.stranger;
+	(*at)->stamps = before.stamps;
 }
 
 static bool is_among(const struct raft_links_place *places, uint32_t count, uint64_t id)
@@ -312,6 +319,38 @@ void raft_links_close(struct raft_links *links, void (*closed)(void *ctx), void 
 
 /* ---- out ---- */
 
+/* life: of who it is for; NULL: that is not known, or asks for no stamp. */
+static void seal(struct outgoing *out, const uint8_t *life)
+{
+	struct raft_links *links = out->link->links;
+
+	out->stamp = life ? raft_stamps_next(&links->stamps, life) : (struct raft_stamp){.number = 0};
+	out->request.version = life ? RAFT_CODEC_STAMPED : RAFT_CODEC_VERSION;
+	out->request.life = (ProtobufCBinaryData){.len = life ? sizeof(out->stamp.life) : 0, .data = out->stamp.life};
+	out->request.number = out->stamp.number;
+	raft_codec_sign(&links->codec, out->request.from, out->request.to, &out->stamp, slice_of(out->bytes, out->request.letter.len), out->mac);
+}
+
+/* What came of a letter says how the next ones are to be stamped. True: this one is on its way again, as is wanted. */
+static bool stamped_anew(struct outgoing *out, int status, const Craton__RaftReply *reply)
+{
+	struct raft_links *links = out->link->links;
+	struct link **to = place_of(links, out->request.to);
+	struct raft_stamp wanted;
+
+	if (status == ERR_VERSION && to)
+		(*to)->stamps.lives = false; /* an older build is there now */
+	if (status != ERR_AGAIN || !raft_codec_unpack_wanted(&links->codec, &out->request, reply, &wanted))
+		return false;
+	raft_stamps_told(&links->stamps, to ? &(*to)->stamps : NULL, &wanted);
+	if (out->again || links->closed || !out->link->id)
+		return false;
+	out->again = true;
+	seal(out, wanted.life);
+	rpc_call_start(out->link->lanes[out->lane].peer, &out->call);
+	return true;
+}
+
 static void on_invitation_done(struct outgoing *out, int status, const ProtobufCMessage *msg);
 
 static void call_done(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
@@ -320,6 +359,8 @@ static void call_done(struct rpc_call *call, int status, const ProtobufCMessage 
 	struct raft_links *links = out->link->links;
 
 	(void)payload_len;
+	if (!out->done && stamped_anew(out, status, (const Craton__RaftReply *)msg))
+		return;
 	out->link->lanes[out->lane].letters--;
 	out->link->lanes[out->lane].bytes -= out->request.letter.len;
 	/* An answer came if it has a message, or is no failure of the way. */
@@ -336,6 +377,7 @@ static void call_done(struct rpc_call *call, int status, const ProtobufCMessage 
 /* NULL: it is lost. */
 static struct outgoing *send_over(struct raft_links *links, struct link **at, enum link_lane lane, const struct raft_letter *letter)
 {
+	struct link **to = place_of(links, letter->to);
 	struct outgoing *out;
 	uint8_t *bytes;
 	size_t len;
@@ -349,14 +391,13 @@ static struct outgoing *send_over(struct raft_links *links, struct link **at, en
 	out->link = *at;
 	out->lane = lane;
 	out->bytes = bytes;
-	raft_codec_sign(&links->codec, letter->from, letter->to, slice_of(bytes, len), out->mac);
 	craton__raft_request__init(&out->request);
-	out->request.version = RAFT_CODEC_VERSION;
 	out->request.cluster = (ProtobufCBinaryData){.len = sizeof(links->codec.cluster.bytes), .data = links->codec.cluster.bytes};
 	out->request.from = letter->from;
 	out->request.to = letter->to;
 	out->request.letter = (ProtobufCBinaryData){.len = len, .data = bytes};
 	out->request.mac = (ProtobufCBinaryData){.len = sizeof(out->mac), .data = out->mac};
+	seal(out, to && (*to)->stamps.lives && letter->kind != RAFT_LETTER_INVITATION ? (*to)->stamps.life : NULL);
 	out->call.method = &rpc_metad_raft;
 	out->call.request = &out->request.base;
 	out->call.deadline_ns = io_now_ns(links->io) + LINK_DEADLINE_MS * ms_ns;
@@ -512,6 +553,12 @@ static void count_refusal(struct raft_links *links, int code)
 	case ERR_NOENT:
 		links->counts.not_here++;
 		break;
+	case ERR_AGAIN:
+		if (links->letter.stamp.number)
+			links->counts.replayed++;
+		else
+			links->counts.unstamped++;
+		break;
 	default:
 		links->counts.malformed++;
 		break;
@@ -544,11 +591,48 @@ static void give(struct raft_links *links)
 		replica_receive_part(links->replica, l->from, &l->part);
 }
 
+static enum raft_series series_of(enum raft_letter_kind kind)
+{
+	if (kind == RAFT_LETTER_KNOCK)
+		return RAFT_SERIES_KNOCKS;
+	return kind == RAFT_LETTER_MESSAGE ? RAFT_SERIES_MESSAGES : RAFT_SERIES_SNAPSHOTS;
+}
+
+/* 0; ERR_AGAIN: another stamp is wanted; ERR_VERSION: one of both builds knows no stamps, and may not be in a group with the other any more, or yet. */
+static int take_stamp(struct raft_links *links)
+{
+	const struct raft_letter *l = &links->letter;
+	struct link **at = place_of(links, l->from);
+	uint16_t version = links->options.version ? links->options.version(links->options.ctx) : 0;
+
+	if (links->options.supports < STATE_CLUSTER_STAMPS)
+		return l->stamp.number ? ERR_VERSION : 0;
+	if (!l->stamp.number && l->supports < STATE_CLUSTER_STAMPS)
+		return version < STATE_CLUSTER_STAMPS ? 0 : ERR_VERSION;
+	return raft_stamps_take(&links->stamps, at ? &(*at)->stamps : NULL, series_of(l->kind), &l->stamp) ? 0 : ERR_AGAIN;
+}
+
+static void say_wanted(struct raft_links *links, struct rpc_req *req)
+{
+	const Craton__RaftRequest *request = (const Craton__RaftRequest *)req->msg;
+	Craton__RaftReply reply = CRATON__RAFT_REPLY__INIT;
+	struct link **at = place_of(links, request->from);
+	struct raft_stamp wanted = raft_stamps_wanted(&links->stamps, at ? &(*at)->stamps : NULL);
+	uint8_t mac[HMAC_BYTES];
+
+	raft_codec_sign_wanted(&links->codec, request, &wanted, mac);
+	reply.nonce = (ProtobufCBinaryData){.len = sizeof(wanted.life), .data = wanted.life};
+	reply.mac = (ProtobufCBinaryData){.len = sizeof(mac), .data = mac};
+	reply.taken = wanted.number;
+	rpc_reply(req, &(struct rpc_reply){.status = ERR_AGAIN, .msg = &reply.base});
+}
+
 /* Who knows this start's nonce has asked for it since: the letter is no recorded one. */
 static void handle_invitation(struct raft_links *links, struct rpc_req *req)
 {
 	Craton__RaftReply reply = CRATON__RAFT_REPLY__INIT;
-	bool now = memcmp(links->letter.nonce, links->nonce, sizeof(links->nonce)) == 0;
+	uint8_t *nonce = links->stamps.life;
+	bool now = memcmp(links->letter.nonce, nonce, RAFT_NONCE_BYTES) == 0;
 	int rc = links->options.invited ? links->options.invited(links->options.ctx, now) : ERR_EXIST;
 	uint16_t supports = links->letter.supports ? links->options.supports : 0; /* who does not say it himself would not take the answer */
 	uint8_t mac[HMAC_BYTES];
@@ -558,9 +642,9 @@ static void handle_invitation(struct raft_links *links, struct rpc_req *req)
 		return;
 	}
 	rc = now ? 0 : ERR_AGAIN;
-	raft_codec_sign_answer(&links->codec, &links->letter, rc, links->nonce, supports, mac);
+	raft_codec_sign_answer(&links->codec, &links->letter, rc, nonce, supports, mac);
 	reply.supports = supports;
-	reply.nonce = (ProtobufCBinaryData){.len = sizeof(links->nonce), .data = links->nonce};
+	reply.nonce = (ProtobufCBinaryData){.len = RAFT_NONCE_BYTES, .data = nonce};
 	reply.mac = (ProtobufCBinaryData){.len = sizeof(mac), .data = mac};
 	rpc_reply(req, &(struct rpc_reply){.status = rc, .msg = &reply.base});
 }
@@ -577,10 +661,15 @@ void raft_links_handle(struct raft_links *links, struct rpc_req *req)
 		codec_arena_clear(&links->arena);
 		return;
 	}
+	if (!rc)
+		rc = take_stamp(links);
 	if (rc)
 		count_refusal(links, rc);
 	else
 		give(links);
 	codec_arena_clear(&links->arena);
-	rpc_reply_status(req, rc);
+	if (rc == ERR_AGAIN)
+		say_wanted(links, req);
+	else
+		rpc_reply_status(req, rc);
 }

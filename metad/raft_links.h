@@ -3,9 +3,12 @@
  * raft_links: letters between the replicas of a group, over common/rpc: what a replica sends goes to the address of its member, what comes is
  * checked and given to the replica.
  *
- * A letter may be lost, like any of a network: nothing is sent twice here, and one that finds LINK_LETTERS_MAX or LINK_BYTES_MAX on their
+ * A letter may be lost, like any of a network: nothing is sent twice here, but for one that is refused for its stamp (raft_stamps.h) and leaves again,
+ * once, with the one that is wanted; so what somebody recorded is refused, and what begins a conversation is not lost. One that finds LINK_LETTERS_MAX or LINK_BYTES_MAX on their
  * way to the same member is dropped and counted, as is one that is not taken within LINK_DEADLINE_MS. Snapshots travel over a connection of
  * their own, so that no heartbeat waits behind them.
+ *
+ * Builds of before STATE_CLUSTER_STAMPS know no stamps. Theirs are taken without, until the rows say that there is no such build in the group any more.
  *
  * Where a member is, the log says, and its own letters, under their signature: what they say last counts, as long as they come. Who is heard by nobody
  * knocks at the places that the configuration names (raft_links_knock), whose order says nothing: who is there takes a letter only under his own number.
@@ -37,6 +40,8 @@ struct raft_links_options {
 	int (*invited)(void *ctx, bool now);
 	/* NULL, or a letter came that says the digest of its sender's rows. */
 	void (*said)(void *ctx, uint64_t from, const struct digests_mark *digest);
+	/* NULL, or the cluster version of the rows here; 0: there are none. */
+	uint16_t (*version)(void *ctx);
 	void *ctx;
 };
 
@@ -45,6 +50,11 @@ struct raft_links_counts {
 	uint64_t refused;       /* sent, and refused by who got them */
 	uint64_t received;      /* given to the replica */
 	uint64_t wrong_version, wrong_cluster, wrong_signature, malformed, not_here; /* not given to it */
+	/*
+	 * Likewise, for their stamps. unstamped: had none; an honest sender stamps it then. replayed: taken before, of another life, or overtaken: few,
+	 * by honest members, when one has started or connections break; many: somebody sends what was recorded.
+	 */
+	uint64_t unstamped, replayed;
 };
 
 struct raft_links;

@@ -78,16 +78,18 @@ enum state_cmd_type {
  *  5: a registration says which disks have failed, and a disk that its server has come back without may be taken out.
  *  6: such a disk keeps the time when that was first so, however often its server comes back.
  *  7: the meta row has the digest of all changes since (state_digest): what is written in which order is part of the rules from here on.
+ *  8: no other rules: all members of the group stamp their letters (metad/raft_stamps.h), and none is taken without a stamp.
  */
 enum {
 	STATE_ENTRY_VERSION = 1,
 	STATE_CLUSTER_OLDEST = 2,  /* whose rules this binary has */
-	STATE_CLUSTER_VERSION = 7, /* the greatest that it supports: to which it raises a cluster */
+	STATE_CLUSTER_VERSION = 8, /* the greatest that it supports: to which it raises a cluster */
 	STATE_CLUSTER_UNSAID = 6,  /* that all builds support that know groups; those whose letters do not say more are taken at that */
 	STATE_CLUSTER_GATED = 4,    /* from which on builds refuse the meta row that do not look at the cluster version */
 	STATE_CLUSTER_LEFT_OUT = 5, /* from which on state_disk_left_out may hold */
 	STATE_CLUSTER_LEFT_ONCE = 6, /* from which on state_disk.left may be set */
 	STATE_CLUSTER_DIGEST = 7, /* from which on there is state_meta.digest */
+	STATE_CLUSTER_STAMPS = 8,
 	STATE_ENTRY_HEADER_BYTES = 16,
 	STATE_CMD_HEADER_BYTES = 8,
 	STATE_COPIES = 256, /* of one command about copies */

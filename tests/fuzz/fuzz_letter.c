@@ -124,10 +124,11 @@ static void begin(struct world *w, bool leads)
 
 static int unpack(struct world *w, uint64_t from, struct slice bytes, struct raft_letter *ret_letter)
 {
+	static const struct raft_stamp none;
 	Craton__RaftRequest request = CRATON__RAFT_REQUEST__INIT;
 	uint8_t mac[HMAC_BYTES];
 
-	raft_codec_sign(&w->codec, from, SELF, bytes, mac);
+	raft_codec_sign(&w->codec, from, SELF, &none, bytes, mac);
 	request.version = RAFT_CODEC_VERSION;
 	request.cluster = (ProtobufCBinaryData){.len = 16, .data = w->codec.cluster.bytes};
 	request.from = from;

@@ -44,7 +44,7 @@ static void bed_free(struct bed *b)
 
 static void sign(struct bed *b)
 {
-	raft_codec_sign(&b->codec, b->request.from, b->request.to, slice_of(b->bytes, b->len), b->mac);
+	raft_codec_sign(&b->codec, b->request.from, b->request.to, &b->in.stamp, slice_of(b->bytes, b->len), b->mac);
 }
 
 static void pack(struct bed *b)
@@ -53,7 +53,9 @@ static void pack(struct bed *b)
 	b->bytes = NULL;
 	ck_assert_int_eq(raft_codec_pack(&b->in, &b->bytes, &b->len), 0);
 	craton__raft_request__init(&b->request);
-	b->request.version = RAFT_CODEC_VERSION;
+	b->request.version = b->in.stamp.number ? RAFT_CODEC_STAMPED : RAFT_CODEC_VERSION;
+	b->request.life = (ProtobufCBinaryData){.len = b->in.stamp.number ? RAFT_LIFE_BYTES : 0, .data = b->in.stamp.life};
+	b->request.number = b->in.stamp.number;
 	b->request.cluster = (ProtobufCBinaryData){.len = 16, .data = b->codec.cluster.bytes};
 	b->request.from = b->in.from;
 	b->request.to = b->in.to;
@@ -241,6 +243,78 @@ START_TEST(test_invitations_and_knocks)
 }
 END_TEST
 
+/* A stamp is under the signature, and so is its absence. */
+START_TEST(test_stamps)
+{
+	struct bed *b = bed_new();
+	uint8_t other[RAFT_LIFE_BYTES] = {9};
+
+	b->in.kind = RAFT_LETTER_KNOCK;
+	b->in.stamp = (struct raft_stamp){{1, 2, 3}, 77};
+	pack(b);
+	ck_assert_int_eq(unpack(b), 0);
+	ck_assert_mem_eq(b->out.stamp.life, b->in.stamp.life, RAFT_LIFE_BYTES);
+	ck_assert_uint_eq(b->out.stamp.number, 77);
+	b->request.number++;
+	ck_assert_int_eq(unpack(b), ERR_ACCES);
+	pack(b);
+	b->request.life.data = other;
+	ck_assert_int_eq(unpack(b), ERR_ACCES);
+	pack(b);
+	b->request.life.len--;
+	ck_assert_int_eq(unpack(b), ERR_PROTO);
+	pack(b);
+	b->request.version = RAFT_CODEC_VERSION;
+	ck_assert_int_eq(unpack(b), ERR_PROTO);
+	b->request.life.len = b->request.number = 0;
+	ck_assert_int_eq(unpack(b), ERR_ACCES);
+	b->in.stamp.number = 0;
+	pack(b);
+	ck_assert_int_eq(unpack(b), 0);
+	ck_assert_uint_eq(b->out.stamp.number, 0);
+	b->request.version = RAFT_CODEC_STAMPED;
+	ck_assert_int_eq(unpack(b), ERR_PROTO);
+	bed_free(b);
+}
+END_TEST
+
+/* What stamp is wanted says who has the secret, of this letter. */
+START_TEST(test_wanted_stamps)
+{
+	const struct raft_stamp wanted = {{7, 8, 9}, 1234};
+	struct bed *b = bed_new();
+	uint8_t life[RAFT_LIFE_BYTES], mac[HMAC_BYTES];
+	Craton__RaftReply reply = CRATON__RAFT_REPLY__INIT;
+	struct raft_stamp said;
+
+	b->in.kind = RAFT_LETTER_KNOCK;
+	pack(b);
+	raft_codec_sign_wanted(&b->codec, &b->request, &wanted, mac);
+	memcpy(life, wanted.life, sizeof(life));
+	ck_assert(!raft_codec_unpack_wanted(&b->codec, &b->request, NULL, &said));
+	ck_assert(!raft_codec_unpack_wanted(&b->codec, &b->request, &reply, &said));
+	reply.nonce = (ProtobufCBinaryData){.len = sizeof(life), .data = life};
+	reply.mac = (ProtobufCBinaryData){.len = sizeof(mac), .data = mac};
+	reply.taken = wanted.number;
+	ck_assert(raft_codec_unpack_wanted(&b->codec, &b->request, &reply, &said));
+	ck_assert_mem_eq(said.life, wanted.life, RAFT_LIFE_BYTES);
+	ck_assert_uint_eq(said.number, wanted.number);
+	reply.taken++;
+	ck_assert(!raft_codec_unpack_wanted(&b->codec, &b->request, &reply, &said));
+	reply.taken = wanted.number;
+	life[3] ^= 1;
+	ck_assert(!raft_codec_unpack_wanted(&b->codec, &b->request, &reply, &said));
+	life[3] ^= 1;
+	reply.mac.len--;
+	ck_assert(!raft_codec_unpack_wanted(&b->codec, &b->request, &reply, &said));
+	reply.mac.len++;
+	b->in.supports = 1; /* another letter */
+	pack(b);
+	ck_assert(!raft_codec_unpack_wanted(&b->codec, &b->request, &reply, &said));
+	bed_free(b);
+}
+END_TEST
+
 START_TEST(test_refused)
 {
 	struct bed *b = bed_new();
@@ -248,7 +322,7 @@ START_TEST(test_refused)
 
 	set_append(b);
 	pack(b);
-	b->request.version = 2;
+	b->request.version = RAFT_CODEC_STAMPED + 1;
 	ck_assert_int_eq(unpack(b), ERR_VERSION);
 	pack(b);
 	b->request.cluster.data = (uint8_t *)(uintptr_t)another.bytes;
@@ -357,4 +431,5 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
-UNIT_MAIN("raft_codec", test_messages, test_snapshot_letters, test_what_rows_are, test_invitations_and_knocks, test_refused, test_greatest_letter, test_nonsense)
+UNIT_MAIN("raft_codec", test_messages, test_snapshot_letters, test_what_rows_are, test_invitations_and_knocks, test_stamps, test_wanted_stamps, test_refused,
+	test_greatest_letter, test_nonsense)
