@@ -274,7 +274,7 @@ static void make_next(struct filler *f)
 		cluster_fail(f->cluster, "%u directories were made on a full disk of metad's", f->made);
 		return;
 	}
-	snprintf(path, sizeof(path), "%s/%u", f->home->path, f->made);
+	snprintf(path, sizeof(path), "%.*s/%u", CHECKER_PATH_BYTES - 16, f->home->path, f->made);
 	f->dirs[f->made] = checker_add(f->checker, WORKLOAD_WORKERS, path);
 	change(f, f->dirs[f->made], CLIENT_MKDIR, CHECKER_DIRECTORY, made);
 }

@@ -243,5 +243,5 @@ START_TEST(test_two_that_name_each_other)
 }
 END_TEST
 
-UNIT_MAIN("rpc_replicas", test_lists, test_whom_to_ask, test_one_that_was_added, test_all_that_there_are, test_many_changes,
+UNIT_MAIN("rpc_replicas", test_lists, test_whom_to_ask, test_patience, test_one_that_was_added, test_all_that_there_are, test_many_changes,
 	test_calls_that_fail_together, test_calls_that_are_refused_together, test_strangers, test_two_that_name_each_other)
