@@ -74,6 +74,12 @@ class Store:
     def rename(self, source, target):
         self.check(self.c.cr_rename(self.handle, source.encode(), target.encode(), 0))
 
+    def symlink(self, target, path):
+        self.check(self.c.cr_symlink(self.handle, target.encode(), path.encode()))
+
+    def truncate(self, path, size):
+        self.check(self.c.cr_truncate(self.handle, path.encode(), ctypes.c_uint64(size)))
+
     def list(self, path):
         folder, entry, entries = ctypes.c_void_p(), Dirent(), {}
         self.check(self.c.cr_opendir(self.handle, path.encode(), ctypes.byref(folder)))
