@@ -172,6 +172,19 @@ void metad__batches_drop(struct metad *md)
 	fail_held(md, ERR_NOT_LEADER);
 }
 
+static bool may_submit(const struct batcher *b)
+{
+	return b->in_flight < METAD_BATCHES_IN_FLIGHT && !b->raising;
+}
+
+/* In a group an entry costs each member a write, and the leader letters: what is being filled waits for company while another one is in flight. */
+static bool open_is_due(const struct metad *md)
+{
+	const struct batcher *b = &md->batcher;
+
+	return b->open && (b->in_flight == 0 || md->options.group.id == 0 || b->open->count >= METAD_BATCH_WORTH);
+}
+
 /* Gives the ledger what it may have now; after a failure, gives everything back. */
 static void batches_move(struct metad *md)
 {
@@ -181,10 +194,14 @@ static void batches_move(struct metad *md)
 		fail_held(md, ERR_STOPPED);
 		return;
 	}
-	if (b->in_flight < METAD_BATCHES_IN_FLIGHT && !b->raising)
-		close_open(b);
-	while (!list_empty(&b->held) && b->in_flight < METAD_BATCHES_IN_FLIGHT && !b->raising)
+	while (!list_empty(&b->held) && may_submit(b))
 		batch_submit(md, LIST_ENTRY(list_pop_front(&b->held), struct batch, link));
+	if (may_submit(b) && open_is_due(md)) {
+		struct batch *batch = b->open;
+
+		b->open = NULL;
+		batch_submit(md, batch);
+	}
 }
 
 /* Where the disk is all but full an entry is no more than its commit surely finds room for. */

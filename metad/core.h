@@ -35,6 +35,7 @@ enum {
 	METAD_TOKEN_SETTLE_MS = 30 * 1000, /* a new key is used only when every chunkd had this long to hear of it */
 	METAD_BATCHES = 64,                /* open, held and in flight: 16 MiB of entries; beyond it: ERR_OVERLOADED */
 	METAD_BATCHES_IN_FLIGHT = 2, /* as many as the log writes at once: what comes meanwhile shares the next one */
+	METAD_BATCH_WORTH = 16, /* commands of a batch that a group has beside another one in flight, at least */
 	METAD_ENTRY_ROWS = 8192, /* that the commands of one entry may write: the table in memory keeps room for them */
 	METAD_RANGE_BLOCKS = 16384,  /* block ids reserved at once */
 	METAD_RANGE_MARGIN_MS = 5 * 1000, /* a range is replaced this long before it must not be used any more */

@@ -6,7 +6,7 @@
  * A letter may be lost, like any of a network: nothing is sent twice here, but for one that is refused for its stamp (raft_stamps.h) and leaves again,
  * once, with the one that is wanted; so what somebody recorded is refused, and what begins a conversation is not lost. One that finds LINK_LETTERS_MAX or LINK_BYTES_MAX on their
  * way to the same member is dropped and counted, as is one that is not taken within LINK_DEADLINE_MS. Snapshots travel over a connection of
- * their own, so that no heartbeat waits behind them.
+ * their own, so that no heartbeat waits behind them. That letters were taken is said for some of them together, or a moment later.
  *
  * Builds of before STATE_CLUSTER_STAMPS know no stamps. Theirs are taken without, until the rows say that there is no such build in the group any more.
  *
@@ -59,7 +59,7 @@ struct raft_links_counts {
 
 struct raft_links;
 struct raft_links *raft_links_new(struct io *io, const struct raft_links_options *options);
-/* All that is on its way ends; then `closed`, not from inside. No request is held. */
+/* All that is on its way ends, and requests that are held are answered; then `closed`, not from inside. */
 void raft_links_close(struct raft_links *links, void (*closed)(void *ctx), void *ctx);
 
 /* Who gets what comes. NULL: nobody, it is dropped. */
@@ -101,7 +101,7 @@ void raft_links_send(
 void raft_links_ask(struct raft_links *links, uint64_t to, const struct replica_ask *ask);
 void raft_links_part(struct raft_links *links, uint64_t to, const struct replica_part *part);
 
-/* The handler of rpc_metad_raft: answers at once. */
+/* The handler of rpc_metad_raft: answers at once, but that a message was taken 20 ms later at most. */
 void raft_links_handle(struct raft_links *links, struct rpc_req *req);
 
 const struct raft_links_counts *raft_links_counts(const struct raft_links *links);

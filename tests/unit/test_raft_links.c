@@ -199,6 +199,55 @@ static void replay_done(struct rpc_call *call, int status, const ProtobufCMessag
 	replay_status = status;
 }
 
+static uint64_t unanswered(struct bed *b, struct rpc_server *server, uint64_t ms)
+{
+	struct rpc_stats stats;
+
+	sim_run(b->sim, NULL, NULL, sim_now_ns(b->sim) + ms * ms_ns);
+	rpc_server_get_stats(server, &stats);
+	return stats.requests - stats.responses;
+}
+
+static void send_letters(struct raft_links *links, uint64_t to, int count)
+{
+	const struct raft_message m = {.type = RAFT_APPEND, .from = 1, .to = to, .term = 1};
+
+	for (int i = 0; i < count; i++)
+		raft_links_send(links, &m, NULL, 0);
+}
+
+/* That letters were taken is said for several at once, or a moment later; and when who took them ends. */
+START_TEST(test_taken)
+{
+	static const struct rpc_handler handlers[] = {{.method = &rpc_metad_raft, .handle = on_letter}, {.method = NULL}};
+	struct bed *b = bed_new(8, 64 << 20);
+	struct raft_links *from = b->nodes[0].links;
+	struct io *host = sim_host_add(b->sim, "r4", 1 << 20);
+	struct waiting w = {0};
+	const struct rpc_server_options options = {
+		.listen = sim_host_addr(host, PORT), .self = self_of(&cluster, 4), .handlers = handlers, .ctx = &w};
+	struct rpc_server *server;
+	struct err err;
+
+	w.links = waiting_links(host, &w);
+	ck_assert_int_eq(rpc_server_open(host, &options, &server, &err), 0);
+	ck_assert_int_eq(raft_links_member(from, 4, &options.listen), 0);
+	send_letters(from, 4, 1);
+	ck_assert_uint_eq(unanswered(b, server, 500), 0);
+	send_letters(from, 4, 15);
+	ck_assert_uint_eq(unanswered(b, server, 5), 15);
+	ck_assert_uint_eq(unanswered(b, server, 25), 0);
+	send_letters(from, 4, 35);
+	ck_assert_uint_eq(unanswered(b, server, 5), 3);
+	raft_links_close(w.links, on_closed, b);
+	ck_assert(sim_run(b->sim, is_closed, b, sim_now_ns(b->sim) + 5 * ms_ns));
+	ck_assert_uint_eq(unanswered(b, server, 0), 0);
+	ck_assert_uint_eq(raft_links_counts(from)->refused, 0);
+	craton__raft_request__free_unpacked(w.last, NULL);
+	bed_free(b);
+}
+END_TEST
+
 /* An invitation lets in who has asked for it since its start, and says yes for nobody else. */
 START_TEST(test_invitation)
 {
@@ -290,5 +339,5 @@ START_TEST(test_what_builds_support)
 }
 END_TEST
 
-UNIT_MAIN("raft_links", test_group, test_snapshot, test_strangers, test_bounds, test_invitation, test_invitation_of_another_build,
+UNIT_MAIN("raft_links", test_group, test_snapshot, test_strangers, test_bounds, test_taken, test_invitation, test_invitation_of_another_build,
 	test_what_builds_support)
