@@ -360,8 +360,7 @@ void raft_links_close(struct raft_links *links, void (*closed)(void *ctx), void 
 	links->replica = NULL;
 	links->closed = closed;
 	links->closed_ctx = ctx;
-	answer_held(links);
-	io_cancel(links->io, &links->held.timer);
+	io_cancel(links->io, &links->held.timer); /* it answers what is held */
 	for (uint32_t i = 0; i < LINKS_MAX; i++)
 		if (links->members[i] && links->members[i]->id)
 			link_close(links->members[i]);
