@@ -13,8 +13,7 @@ _Static_assert((int)RAFT_LETTER_BYTES_MAX + 1024 <= (int)LIMIT_FRAME_BODY_BYTES,
 enum link_lane { LANE_MESSAGES, LANE_SNAPSHOTS, LANES };
 /* Of letters that were taken: so many are answered in one go, or after so long. Far from what a sender may have on its way, and waits. */
 enum { HELD_LETTERS_MAX = 16, HELD_BYTES_MAX = LINK_BYTES_MAX / 16, HELD_MS = 20 };
-_Static_assert((int)HELD_LETTERS_MAX <= LINK_LETTERS_MAX / 8 && (int)HELD_MS <= LINK_DEADLINE_MS / 100,
-	"a sender does not notice");
+_Static_assert((int)HELD_LETTERS_MAX <= LINK_LETTERS_MAX / 8 && (int)HELD_MS <= LINK_DEADLINE_MS / 100, "a sender does not notice");
 static const uint64_t ms_ns = 1000000;
 #define LINK_KNOCK UINT64_MAX /* no member's number */
 
@@ -26,7 +25,7 @@ struct link {
 	struct io_addr addr;
 	struct io_addr said; /* by its letters; family 0: nothing */
 	uint16_t supports;   /* likewise, by the last one; 0: none has come */
-	bool stranger;       /* no member, as far as is known here: it said itself where it is */
+	bool stranger; /* no member, as far as is known here: it said itself where it is */
 	struct raft_stamps_other stamps;
 	struct {
 		struct rpc_peer *peer;
@@ -42,8 +41,8 @@ struct raft_links {
 	struct raft_codec codec;
 	struct replica *replica;
 	uint8_t place[RAFT_PLACE_BYTES]; /* of this one */
-	struct raft_stamps stamps;       /* likewise; its life is the nonce that invitations must have */
-	struct digests_mark digest;      /* likewise; index 0: letters say nothing of it */
+	struct raft_stamps stamps; /* likewise; its life is the nonce that invitations must have */
+	struct digests_mark digest; /* likewise; index 0: letters say nothing of it */
 	struct link *members[LINKS_MAX];
 	struct codec_arena arena;
 	struct raft_letter letter; /* the one that came */
@@ -275,8 +274,7 @@ void raft_links_set(struct raft_links *links, const struct raft_links_place *pla
 			(*at)->said = (struct io_addr){0}; /* long ago: the log knows better */
 			aim(links, *at, &places[i].addr);
 		} else if (!at)
-			(void)raft_links_member(links, places[i].id,
-				&places[i].addr); /* no room: it is known when letters come from it */
+			(void)raft_links_member(links, places[i].id, &places[i].addr); /* no room: it is known when letters come from it */
 		at = place_of(links, places[i].id);
 		if (at)
 			(*at)->stranger = false;
@@ -342,11 +340,11 @@ static void on_held_long(struct io_op *op)
  * Nobody waits to hear that a letter was taken; it only makes room for further ones. Each answer would wake the sender once more for each entry of
  * the log, so that they go together.
  */
-static void answer_later(struct raft_links *links, struct rpc_req *req, size_t bytes)
+static void answer_later(struct raft_links *links, struct rpc_req *req)
 {
-	rpc_req_forget_msg(req);
+	links->held.bytes += ((const Craton__RaftRequest *)req->msg)->letter.len;
 	links->held.letters[links->held.count++] = req;
-	links->held.bytes += bytes;
+	rpc_req_forget_msg(req);
 	if (links->held.count == HELD_LETTERS_MAX || links->held.bytes >= HELD_BYTES_MAX) {
 		answer_held(links);
 	} else if (!io_pending(&links->held.timer)) {
@@ -378,8 +376,7 @@ static void seal(struct outgoing *out, const uint8_t *life)
 	out->request.version = life ? RAFT_CODEC_STAMPED : RAFT_CODEC_VERSION;
 	out->request.life = (ProtobufCBinaryData){.len = life ? sizeof(out->stamp.life) : 0, .data = out->stamp.life};
 	out->request.number = out->stamp.number;
-	raft_codec_sign(&links->codec, out->request.from, out->request.to, &out->stamp,
-		slice_of(out->bytes, out->request.letter.len), out->mac);
+	raft_codec_sign(&links->codec, out->request.from, out->request.to, &out->stamp, slice_of(out->bytes, out->request.letter.len), out->mac);
 }
 
 /* What came of a letter says how the next ones are to be stamped. True: this one is on its way again, as is wanted. */
@@ -415,8 +412,7 @@ static void call_done(struct rpc_call *call, int status, const ProtobufCMessage 
 	out->link->lanes[out->lane].letters--;
 	out->link->lanes[out->lane].bytes -= out->request.letter.len;
 	/* An answer came if it has a message, or is no failure of the way. */
-	if (status == ERR_VERSION || status == ERR_WRONG_CLUSTER || status == ERR_ACCES || status == ERR_PROTO ||
-		(status && msg))
+	if (status == ERR_VERSION || status == ERR_WRONG_CLUSTER || status == ERR_ACCES || status == ERR_PROTO || (status && msg))
 		links->counts.refused++;
 	else if (status)
 		links->counts.lost++;
@@ -427,8 +423,7 @@ static void call_done(struct rpc_call *call, int status, const ProtobufCMessage 
 }
 
 /* NULL: it is lost. */
-static struct outgoing *send_over(
-	struct raft_links *links, struct link **at, enum link_lane lane, const struct raft_letter *letter)
+static struct outgoing *send_over(struct raft_links *links, struct link **at, enum link_lane lane, const struct raft_letter *letter)
 {
 	struct link **to = place_of(links, letter->to);
 	struct outgoing *out;
@@ -445,8 +440,7 @@ static struct outgoing *send_over(
 	out->lane = lane;
 	out->bytes = bytes;
 	craton__raft_request__init(&out->request);
-	out->request.cluster =
-		(ProtobufCBinaryData){.len = sizeof(links->codec.cluster.bytes), .data = links->codec.cluster.bytes};
+	out->request.cluster = (ProtobufCBinaryData){.len = sizeof(links->codec.cluster.bytes), .data = links->codec.cluster.bytes};
 	out->request.from = letter->from;
 	out->request.to = letter->to;
 	out->request.letter = (ProtobufCBinaryData){.len = len, .data = bytes};
@@ -540,8 +534,7 @@ static bool is_signed(const struct outgoing *out, int status, const Craton__Raft
 	struct raft_letter *letter;
 	uint8_t mac[HMAC_BYTES], differs = 0;
 
-	if (!reply || reply->nonce.len != RAFT_NONCE_BYTES || reply->mac.len != sizeof(mac) ||
-		reply->supports > UINT16_MAX)
+	if (!reply || reply->nonce.len != RAFT_NONCE_BYTES || reply->mac.len != sizeof(mac) || reply->supports > UINT16_MAX)
 		return false;
 	letter = letter_new(links, RAFT_LETTER_INVITATION, out->request.to);
 	memcpy(letter->challenge, out->challenge, sizeof(letter->challenge));
@@ -565,13 +558,11 @@ static void on_invitation_done(struct outgoing *out, int status, const ProtobufC
 	out->done(out->ctx, status, status ? 0 : reply->supports ? (uint16_t)reply->supports : STATE_CLUSTER_UNSAID);
 }
 
-int raft_links_invite(
-	struct raft_links *links, const struct raft_links_place *place, raft_links_invited_fn *done, void *ctx)
+int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, raft_links_invited_fn *done, void *ctx)
 {
 	struct link **at = place_of(links, place->id);
 
-	if (!(at && io_addr_equal(&(*at)->addr, &place->addr)) &&
-		raft_links_member(links, place->id, &place->addr) != 0)
+	if (!(at && io_addr_equal(&(*at)->addr, &place->addr)) && raft_links_member(links, place->id, &place->addr) != 0)
 		return ERR_OVERFLOW;
 	(*place_of(links, place->id))->stranger = true;
 	return send_invitation(links, place->id, NULL, done, ctx) ? 0 : ERR_OVERFLOW;
@@ -666,8 +657,7 @@ static int take_stamp(struct raft_links *links)
 		return l->stamp.number ? ERR_VERSION : 0;
 	if (!l->stamp.number && l->supports < STATE_CLUSTER_STAMPS)
 		return version < STATE_CLUSTER_STAMPS ? 0 : ERR_VERSION;
-	return raft_stamps_take(&links->stamps, at ? &(*at)->stamps : NULL, series_of(l->kind), &l->stamp) ? 0
-													   : ERR_AGAIN;
+	return raft_stamps_take(&links->stamps, at ? &(*at)->stamps : NULL, series_of(l->kind), &l->stamp) ? 0 : ERR_AGAIN;
 }
 
 static void say_wanted(struct raft_links *links, struct rpc_req *req)
@@ -692,8 +682,7 @@ static void handle_invitation(struct raft_links *links, struct rpc_req *req)
 	uint8_t *nonce = links->stamps.life;
 	bool now = memcmp(links->letter.nonce, nonce, RAFT_NONCE_BYTES) == 0;
 	int rc = links->options.invited ? links->options.invited(links->options.ctx, now) : ERR_EXIST;
-	uint16_t supports = links->letter.supports ? links->options.supports
-						   : 0; /* who does not say it himself would not take the answer */
+	uint16_t supports = links->letter.supports ? links->options.supports : 0; /* who does not say it himself would not take the answer */
 	uint8_t mac[HMAC_BYTES];
 
 	if (rc) {
@@ -710,9 +699,8 @@ static void handle_invitation(struct raft_links *links, struct rpc_req *req)
 
 void raft_links_handle(struct raft_links *links, struct rpc_req *req)
 {
-	const Craton__RaftRequest *request = (const Craton__RaftRequest *)req->msg;
-	int rc = raft_codec_unpack(&links->codec, request, &links->arena, &links->letter);
-	size_t bytes = request->letter.len;
+	int rc = raft_codec_unpack(
+		&links->codec, (const Craton__RaftRequest *)req->msg, &links->arena, &links->letter);
 
 	if (!rc && links->letter.to != links->options.id)
 		rc = ERR_NOENT; /* the address is another's now */
@@ -731,7 +719,7 @@ void raft_links_handle(struct raft_links *links, struct rpc_req *req)
 	if (rc == ERR_AGAIN)
 		say_wanted(links, req);
 	else if (!rc && links->letter.kind == RAFT_LETTER_MESSAGE && !links->closed)
-		answer_later(links, req, bytes);
+		answer_later(links, req);
 	else
 		rpc_reply_status(req, rc);
 }
