@@ -5,7 +5,8 @@
  *
  * Environment: CRATON_RECORD_DIR, the directory, absolute and without links; CRATON_RECORD_TRACE, the file that gets the records; and
  * CRATON_RECORD_COUNT, a file of 8 bytes: how many records there are. Who reads that counter behind an answer of the process
- * knows that all which the answer promises is in the records before.
+ * knows that all which the answer promises is in the records before. CRATON_RECORD_DELAY_US: a sync, or a write that is one, begins up to so
+ * much later, so that an answer that does not wait for it is there first. Records of a process that is started again follow those of the last one.
  *
  * Each call makes two records: it begins (from now on the disk may have it), and it has ended (a sync that begins later makes it
  * durable). A record is a struct record and its bytes. What is written by other ways than these calls (mappings, io_uring) is not seen: who reads
@@ -38,7 +39,8 @@ enum record_kind {
 	REC_CREATE,
 	REC_MKDIR,
 	REC_RENAME,
-	REC_UNLINK
+	REC_UNLINK,
+	REC_START
 };
 enum {
 	REC_FAILED = 1,  /* of an end */
@@ -51,7 +53,7 @@ struct record {
 	uint32_t kind, flags;
 	uint64_t begun;          /* of an end: the number of what has ended */
 	uint64_t inode;          /* of an end: that of the file or directory which was made */
-	uint64_t offset, length; /* REC_SIZE: the new size is `offset` */
+	uint64_t offset, length; /* REC_SIZE: the new size is `offset`; of a write's end: `length` was taken */
 	uint64_t
 		bytes; /* behind this: what is written, or the path, that of a rename with a 0 and the new path behind it */
 };
@@ -59,6 +61,7 @@ struct record {
 static char root[4096];
 static size_t root_len;
 static int trace_fd = -1;
+static uint64_t delay_us;
 static _Atomic uint64_t *count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int recorded[FDS]; /* 0: not of the directory; else its flags at open, and 1 << 30 */
@@ -69,27 +72,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "recorder: %s: %m\n", what);
 	abort();
-}
-
-__attribute__((constructor)) static void begin(void)
-{
-	const char *dir = getenv("CRATON_RECORD_DIR"), *trace = getenv("CRATON_RECORD_TRACE"),
-		   *counter = getenv("CRATON_RECORD_COUNT");
-	int fd;
-
-	if (!dir || !trace || !counter)
-		return;
-	root_len = strlen(dir);
-	if (root_len >= sizeof(root))
-		die("CRATON_RECORD_DIR is too long");
-	memcpy(root, dir, root_len + 1);
-	trace_fd = REAL(open)(trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	fd = REAL(open)(counter, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (trace_fd < 0 || fd < 0 || REAL(ftruncate)(fd, sizeof(*count)))
-		die("cannot open its files");
-	count = mmap(NULL, sizeof(*count), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (count == MAP_FAILED)
-		die("cannot map the counter");
 }
 
 static bool is_ours(const char *path)
@@ -128,6 +110,29 @@ static uint64_t put(struct record r, const struct iovec *iov, int iovs)
 	return r.number;
 }
 
+__attribute__((constructor)) static void begin(void)
+{
+	const char *dir = getenv("CRATON_RECORD_DIR"), *trace = getenv("CRATON_RECORD_TRACE"),
+		   *counter = getenv("CRATON_RECORD_COUNT"), *delay = getenv("CRATON_RECORD_DELAY_US");
+	int fd;
+
+	if (!dir || !trace || !counter)
+		return;
+	root_len = strlen(dir);
+	if (root_len >= sizeof(root))
+		die("CRATON_RECORD_DIR is too long");
+	memcpy(root, dir, root_len + 1);
+	trace_fd = REAL(open)(trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	fd = REAL(open)(counter, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (trace_fd < 0 || fd < 0 || REAL(ftruncate)(fd, sizeof(*count)))
+		die("cannot open its files");
+	count = mmap(NULL, sizeof(*count), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (count == MAP_FAILED)
+		die("cannot map the counter");
+	delay_us = delay ? strtoull(delay, NULL, 10) : 0;
+	put((struct record){.kind = REC_START}, NULL, 0);
+}
+
 static uint64_t inode_of_fd(int fd)
 {
 	struct stat st;
@@ -144,12 +149,18 @@ static uint64_t inode_of(const char *path)
 	return lstat(path, &st) ? 0 : st.st_ino;
 }
 
-static void put_end(uint64_t begun, bool failed, uint64_t inode)
+static void put_end(uint64_t begun, int64_t result, uint64_t inode)
 {
+	const struct record r = {
+		.kind = REC_END,
+		.flags = result < 0 ? REC_FAILED : 0,
+		.begun = begun,
+		.inode = inode,
+		.length = result < 0 ? 0 : (uint64_t)result,
+	};
 	int saved = errno;
 
-	put((struct record){.kind = REC_END, .begun = begun, .inode = inode, .flags = failed ? REC_FAILED : 0}, NULL,
-		0);
+	put(r, NULL, 0);
 	errno = saved;
 }
 
@@ -178,7 +189,7 @@ static int open_noted(const char *path, int flags, mode_t mode)
 		begun = put((struct record){.kind = REC_SIZE, .inode = inode_of(path)}, NULL, 0);
 	fd = real(path, flags, mode);
 	if (begun)
-		put_end(begun, fd < 0, fd < 0 ? 0 : inode_of_fd(fd));
+		put_end(begun, fd, fd < 0 ? 0 : inode_of_fd(fd));
 	if (fd >= FDS)
 		die("too many open files");
 	if (fd >= 0)
@@ -198,6 +209,27 @@ static int open_noted(const char *path, int flags, mode_t mode)
 	}
 OPEN(open)
 OPEN(open64)
+
+/* These are not known here. */
+int openat(int dir, const char *path, int flags, ...)
+{
+	va_list ap;
+	mode_t mode;
+
+	va_start(ap, flags);
+	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+	va_end(ap);
+	if (is_ours(path) || is_fd_ours(dir))
+		die("openat");
+	return REAL(openat)(dir, path, flags, mode);
+}
+
+int creat(const char *path, mode_t mode)
+{
+	if (is_ours(path))
+		die("creat");
+	return REAL(creat)(path, mode);
+}
 
 int close(int fd)
 {
@@ -247,12 +279,25 @@ int unlink(const char *path)
 
 /* ---- bytes ---- */
 
-/* Of a write that takes less than all, none is known to be there: the caller writes the rest. */
+/* Not the same for all, and the same each time. */
+static void wait_a_while(uint64_t number)
+{
+	if (delay_us)
+		usleep((useconds_t)(number * 2654435761u % delay_us));
+}
+
+static uint64_t put_sync(int fd)
+{
+	uint64_t number = put((struct record){.kind = REC_SYNC, .inode = inode_of_fd(fd)}, NULL, 0);
+
+	wait_a_while(number);
+	return number;
+}
+
 static uint64_t put_write(int fd, const struct iovec *iov, int iovs, off64_t offset, int flags)
 {
 	bool durable = recorded[fd] & (O_SYNC | O_DSYNC) || flags & (RWF_DSYNC | RWF_SYNC);
-
-	return put(
+	uint64_t number = put(
 		(struct record){
 			.kind = REC_WRITE,
 			.flags = durable ? REC_DURABLE : 0,
@@ -260,6 +305,10 @@ static uint64_t put_write(int fd, const struct iovec *iov, int iovs, off64_t off
 			.offset = (uint64_t)offset,
 		},
 		iov, iovs);
+
+	if (durable)
+		wait_a_while(number);
+	return number;
 }
 
 /* The record first, then the call, then its end. */
@@ -267,7 +316,7 @@ static uint64_t put_write(int fd, const struct iovec *iov, int iovs, off64_t off
 	({                                     \
 		uint64_t begun_ = (record);    \
 		__typeof__(call) rc_ = (call); \
-		put_end(begun_, rc_ < 0, 0);   \
+		put_end(begun_, rc_, 0);       \
 		rc_;                           \
 	})
 
@@ -354,13 +403,12 @@ FTRUNCATE(ftruncate64)
 FALLOCATE(fallocate)
 FALLOCATE(fallocate64)
 
-#define SYNC(name)                                                                                                  \
-	int name(int fd)                                                                                            \
-	{                                                                                                           \
-		if (!is_fd_ours(fd))                                                                                \
-			return REAL(name)(fd);                                                                      \
-		return NOTED(                                                                                       \
-			put((struct record){.kind = REC_SYNC, .inode = inode_of_fd(fd)}, NULL, 0), REAL(name)(fd)); \
+#define SYNC(name)                                          \
+	int name(int fd)                                    \
+	{                                                   \
+		if (!is_fd_ours(fd))                        \
+			return REAL(name)(fd);              \
+		return NOTED(put_sync(fd), REAL(name)(fd)); \
 	}
 SYNC(fdatasync)
 SYNC(fsync)
