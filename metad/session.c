@@ -18,6 +18,7 @@
 
 struct heard {
 	uint64_t at_ns;
+	uint64_t named_ns; /* when it said which files it has open; 0: not yet */
 	bool ending; /* a command is under way */
 };
 
@@ -165,6 +166,8 @@ void metad__session_renew(void *ctx, struct rpc_req *req)
 	}
 	if (msg->session) /* without one: a client that only reads */
 		status = counted(md, req, check_session(md, msg->session, msg->secret));
+	if (msg->session && !status)
+		heard_of(md, msg->session)->named_ns = io_now_ns(md->io);
 	for (size_t i = 0; i < msg->n_open_inodes && !status; i++)
 		hold(md, msg->open_inodes[i], now_ms + LIMIT_SESSION_MS);
 	reply.state_time_ms = now_ms;
@@ -289,9 +292,29 @@ static void forget_held(struct metad *md, uint64_t now_ms)
 	ss->held_from_ms = now_ms;
 }
 
-static uint64_t wait_ms(const struct metad *md, uint64_t time_ms)
+/* The state time since which each session that there is has said what it has open; 0: not all have. */
+static uint64_t all_named_ms(const struct metad *md, uint64_t now_ms, uint64_t now_ns)
 {
-	return md->sessions.hurry_ms && time_ms <= md->sessions.hurry_ms ? METAD_NAMED_MS : LIMIT_SESSION_MS;
+	uint64_t oldest_ns = now_ns, silent_ms, id;
+	size_t pos = 0;
+	void *value;
+
+	while (map_next(&md->state.sessions, &pos, &id, &value)) {
+		const struct heard *heard = map_get(&md->sessions.heard, id);
+
+		if (!heard || !heard->named_ns)
+			return 0;
+		if (heard->named_ns < oldest_ns)
+			oldest_ns = heard->named_ns;
+	}
+	silent_ms = (now_ns - oldest_ns) / MS_NS;
+	return silent_ms < now_ms ? now_ms - silent_ms : 0;
+}
+
+/* Who is told to hurry waits all the same for a session that has stood still since: a file that it has open stays. */
+static uint64_t wait_ms(const struct metad *md, uint64_t time_ms, uint64_t named_ms)
+{
+	return time_ms <= md->sessions.hurry_ms && time_ms < named_ms ? METAD_NAMED_MS : LIMIT_SESSION_MS;
 }
 
 /*
@@ -303,19 +326,22 @@ static enum plan_next release_step(struct plan *plan, const struct plan_facts *f
 	struct metad *md = CONTAINER_OF(plan, struct metad, sessions.release);
 	struct sessions *ss = &md->sessions;
 	struct state_cmd_release *cmd = &ret_cmd->release;
-	uint64_t time_ms = 0, inode = 0, now_ms = facts->now_ms, now_ns = io_now_ns(md->io);
+	uint64_t time_ms = 0, inode = 0, now_ms = facts->now_ms, now_ns = io_now_ns(md->io), named_ms;
 	struct kv_scan scan;
 	struct state_key key;
 	uint32_t seen = 0;
 	bool more = false;
 
-	if (now_ns < ss->pass.due_ns || now_ns - md->started_ns < wait_ms(md, 0) * MS_NS)
+	if (now_ns < ss->pass.due_ns)
+		return PLAN_REST;
+	named_ms = ss->hurry_ms ? all_named_ms(md, now_ms, now_ns) : 0;
+	if (now_ns - md->started_ns < wait_ms(md, 0, named_ms) * MS_NS)
 		return PLAN_REST;
 	cmd->count = 0;
 	state_key_pair(&key, STATE_TABLE_ORPHAN, ss->pass.ms, ss->pass.inode);
 	kv_seek_within(facts->state->kv, &scan, state_key_slice(&key), STATE_PREFIX_TABLE);
 	for (; kv_scan_valid(&scan) && state_key_parse_pair(scan.key, STATE_TABLE_ORPHAN, &time_ms, &inode); kv_scan_next(&scan)) {
-		bool is_young = time_ms + wait_ms(md, time_ms) > now_ms;
+		bool is_young = time_ms + wait_ms(md, time_ms, named_ms) > now_ms;
 
 		more = !is_young && (seen++ == PLAN_STEP_ROWS || cmd->count == STATE_RELEASE_MAX);
 		if (more)

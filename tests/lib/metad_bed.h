@@ -114,7 +114,7 @@ static inline void metad_bed_silence(struct metad_bed *bed, uint64_t ms)
 /* Simulated time goes on; a session is kept, as a client would. */
 static inline void metad_bed_sleep(struct metad_bed *bed, uint64_t ms)
 {
-	const uint64_t step_ms = 20 * 1000;
+	const uint64_t step_ms = 10 * 1000;
 
 	while (ms) {
 		uint64_t part_ms = ms < step_ms ? ms : step_ms;

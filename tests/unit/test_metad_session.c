@@ -183,6 +183,43 @@ START_TEST(test_unlinked_but_open)
 }
 END_TEST
 
+/* Whoever tells metad to hurry with what was removed takes no file from under a client that stands still for as long as its session lives. */
+START_TEST(test_unlinked_but_open_in_a_hurry)
+{
+	Craton__GcRequest hurry = CRATON__GC_REQUEST__INIT;
+	Craton__RequestId still, reader = CRATON__REQUEST_ID__INIT;
+	uint64_t held, epoch;
+
+	metad_bed_open_sim(b, 17);
+	open_session(&still);
+	ck_assert_int_eq(bed_renew(b, &still, NULL, 0), 0);
+	ck_assert_int_eq(bed_open_file(b, "held", false, &held, &epoch), 0);
+	unlink_file("held");
+	hurry.start = true;
+	ck_assert_int_eq(bed_call(b, &rpc_metad_gc, &hurry.base), 0);
+	metad_bed_sleep(b, 40 * 1000); /* the session's client is stopped */
+	ck_assert_int_eq(layout(held), 0);
+	ck_assert_int_eq(bed_renew(b, &still, &held, 1), 0);
+	metad_bed_sleep(b, 30 * 1000);
+	ck_assert_int_eq(layout(held), 0);
+	for (int i = 0; i < 4; i++) { /* it is open no more */
+		ck_assert_int_eq(bed_renew(b, &still, NULL, 0), 0);
+		metad_bed_sleep(b, 10 * 1000);
+	}
+	ck_assert_int_eq(layout(held), ERR_STALE);
+	/* One that was not open, with a session that says so. */
+	ck_assert_int_eq(bed_open_file(b, "held", false, &held, &epoch), 0);
+	unlink_file("held");
+	ck_assert_int_eq(bed_call(b, &rpc_metad_gc, &hurry.base), 0);
+	metad_bed_sleep(b, 2 * 1000);
+	ck_assert_int_eq(bed_renew(b, &still, NULL, 0), 0);
+	ck_assert_int_eq(bed_renew(b, &reader, NULL, 0), 0);
+	metad_bed_sleep(b, 20 * 1000);
+	ck_assert_int_eq(layout(held), ERR_STALE);
+	metad_bed_close(b);
+}
+END_TEST
+
 static uint64_t orphans(void)
 {
 	return metad__count_rows(b->md, STATE_TABLE_ORPHAN);
@@ -428,4 +465,4 @@ START_TEST(test_once_over_crashes)
 END_TEST
 
 UNIT_MAIN("metad_session", test_example, test_what_is_refused, test_silence_ends_a_session, test_close,
-	test_unlinked_but_open, test_many_unlinked_files_leave, test_many_unlinked_files_leave_beside_changes, test_many_unlinked_files_leave_beside_reads, test_many_unlinked_but_open, test_who_may_hold, test_too_many_open_files, test_once_over_crashes)
+	test_unlinked_but_open, test_unlinked_but_open_in_a_hurry, test_many_unlinked_files_leave, test_many_unlinked_files_leave_beside_changes, test_many_unlinked_files_leave_beside_reads, test_many_unlinked_but_open, test_who_may_hold, test_too_many_open_files, test_once_over_crashes)
