@@ -3,7 +3,7 @@
  *   scan every grain of every segment for trailers -> of each place and each copy the highest seal sequence wins
  *   -> a new index in index.new -> index becomes index.old-N, index.new becomes index
  *
- * A trailer is believed when its MAC holds and it names the very segment and place it lies at. Bytes of users may look like the head
+ * What the disk cannot read is stepped over. A trailer is believed when its MAC holds and it names the very segment and place it lies at. Bytes of users may look like the head
  * of one; the MAC is only computed where the head's own figures lead to where it lies, so that no content makes the scan slow.
  */
 #include "chunkd/rebuild.h"
@@ -20,6 +20,7 @@
 #include "common/code/hmac.h"
 
 enum { PATH_ROOM = 4096 + 128, READ_BYTES = 1 << 20, OLD_MAX = 1000 };
+enum { UNREADABLE_SHARE = 16 }; /* of a segment: where more cannot be read the index is not made anew without it */
 
 #define LOG_SEGMENT_BYTES ((uint64_t)16 << 20)
 
@@ -34,6 +35,7 @@ struct rebuild {
 	struct index_row *rows;
 	size_t count, cap, kept, written;
 	uint32_t segments;
+	uint64_t unreadable; /* grains that were stepped over */
 	uint8_t *data, *trailer;
 	struct index *index;
 	struct index_change *changes;
@@ -93,22 +95,48 @@ static int try_trailer(struct rebuild *r, int fd, uint32_t segment, uint64_t at,
 	return 0;
 }
 
-static int scan_file(struct rebuild *r, int fd, uint32_t segment)
+static int scan_bytes(struct rebuild *r, int fd, uint32_t segment, uint64_t at, int64_t count)
 {
-	for (uint64_t at = 0; at < r->sb.segment_bytes; at += READ_BYTES) {
-		int64_t got = io_pread(r->io, fd, r->data, READ_BYTES, at);
+	for (int64_t i = 0; i + FORMAT_GRAIN_BYTES <= count; i += FORMAT_GRAIN_BYTES) {
+		size_t bytes = format_trailer_peek(r->data + i, segment, at + (uint64_t)i);
+		int rc = bytes ? try_trailer(r, fd, segment, at + (uint64_t)i, bytes) : 0;
 
-		if (got < 0)
-			return (int)got;
-		for (int64_t i = 0; i + FORMAT_GRAIN_BYTES <= got; i += FORMAT_GRAIN_BYTES) {
-			size_t bytes = format_trailer_peek(r->data + i, segment, at + (uint64_t)i);
-			int rc = bytes ? try_trailer(r, fd, segment, at + (uint64_t)i, bytes) : 0;
-
-			if (rc < 0)
-				return rc;
-		}
+		if (rc == ERR_IO)
+			r->unreadable++; /* its chunk is not known any more: metad will miss it */
+		else if (rc < 0)
+			return rc;
 	}
 	return 0;
+}
+
+/* Where the disk cannot read all of it: grain by grain. A bad sector costs the chunk whose trailer it is, and none beside it. */
+static int scan_grains(struct rebuild *r, int fd, uint32_t segment, uint64_t at)
+{
+	for (uint64_t end = at + READ_BYTES; at < end && at < r->sb.segment_bytes; at += FORMAT_GRAIN_BYTES) {
+		int64_t got = io_pread(r->io, fd, r->data, FORMAT_GRAIN_BYTES, at);
+		int rc = got < 0 ? (int)got : scan_bytes(r, fd, segment, at, got);
+
+		if (rc == ERR_IO)
+			r->unreadable++;
+		else if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int scan_file(struct rebuild *r, int fd, uint32_t segment)
+{
+	uint64_t before = r->unreadable;
+
+	for (uint64_t at = 0; at < r->sb.segment_bytes; at += READ_BYTES) {
+		int64_t got = io_pread(r->io, fd, r->data, READ_BYTES, at);
+		int rc = got == ERR_IO ? scan_grains(r, fd, segment, at) : got < 0 ? (int)got : scan_bytes(r, fd, segment, at, got);
+
+		if (rc < 0)
+			return rc;
+	}
+	/* Not a bad sector: the disk. */
+	return r->unreadable - before > r->sb.segment_bytes / FORMAT_GRAIN_BYTES / UNREADABLE_SHARE ? ERR_IO : 0;
 }
 
 static int scan_name(void *ctx, const char *name)
@@ -219,8 +247,8 @@ static void index_closed(void *ctx)
 			err_text(rc));
 	else
 		snprintf(r->done_text, sizeof(r->done_text),
-			"found %zu chunks in %u segments (%zu older ones left out); the old index is in %.200s",
-			r->kept, r->segments, r->count - r->kept, old);
+			"found %zu chunks in %u segments (%zu older ones left out, %llu grains could not be read); the old index is in %.200s",
+			r->kept, r->segments, r->count - r->kept, (unsigned long long)r->unreadable, old);
 	finish(r, rc, r->done_text);
 }
 

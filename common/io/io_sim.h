@@ -76,6 +76,8 @@ void sim_net_delay(struct io *host, uint64_t most_ns);
 /* Faults by countdown: the nth next disk write (or sync, or read) of the host fails with `code`. n from 1; 0 switches off. */
 enum sim_fault { SIM_FAULT_READ, SIM_FAULT_WRITE, SIM_FAULT_SYNC };
 void sim_fault_after(struct io *host, enum sim_fault what, uint64_t n, int code);
+/* And so many more behind it. */
+void sim_faults_after(struct io *host, enum sim_fault what, uint64_t n, uint64_t more, int code);
 /* Every disk operation of the host takes `factor` times as long. */
 void sim_disk_slow(struct io *host, uint32_t factor);
 /* No disk operation of the host completes for so long. */

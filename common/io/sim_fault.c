@@ -45,9 +45,14 @@ void sim_net_delay(struct io *io, uint64_t most_ns)
 
 /* ---- the disk ---- */
 
+void sim_faults_after(struct io *io, enum sim_fault what, uint64_t n, uint64_t more, int code)
+{
+	sim_host_of(io)->disk.faults[what] = (struct sim_fault_row){.left = n, .more = more, .code = code};
+}
+
 void sim_fault_after(struct io *io, enum sim_fault what, uint64_t n, int code)
 {
-	sim_host_of(io)->disk.faults[what] = (struct sim_fault_row){.left = n, .code = code};
+	sim_faults_after(io, what, n, 0, code);
 }
 
 void sim_disk_slow(struct io *io, uint32_t factor)
@@ -129,6 +134,10 @@ int sim__disk_fault(struct sim_host *host, const struct sim_inode *inode, enum s
 
 	if (code || row->left == 0 || --row->left > 0)
 		return code;
+	if (row->more > 0) {
+		row->more--;
+		row->left = 1;
+	}
 	sim__log(host->sim, host, "fault", what, row->code, 0);
 	return row->code;
 }

@@ -49,6 +49,7 @@ struct sim_fd {
 
 struct sim_fault_row {
 	uint64_t left; /* operations until it strikes; 0: off */
+	uint64_t more; /* so many times in a row, once it has */
 	int code;
 };
 

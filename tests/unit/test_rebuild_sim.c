@@ -120,4 +120,61 @@ START_TEST(test_rebuild_at_its_syncs)
 }
 END_TEST
 
-UNIT_MAIN("rebuild_sim", test_rebuild_at_its_syncs)
+/*
+ * A sector of a segment cannot be read, here and there: a chunk is missing if that was its trailer's, and the rest is there. Where it is many of
+ * them it is no sector but the disk.
+ */
+START_TEST(test_bad_sectors)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	struct rebuilding r;
+	uint32_t whole = 0, stepped_over = 0;
+	uint64_t chunks;
+
+	bed_init_with(b, 91, 16 * 1024 * MIB);
+	b->stop_writing = true;
+	start_writers(b);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 10 * SECOND_NS));
+	chunks = index_count(b->disk->index);
+	for (uint64_t n = 1; n < 40; n++) {
+		for (uint64_t more = 0; more < 2; more++) {
+			struct err err;
+
+			sim_host_crash(b->host);
+			sim_host_restart(b->host);
+			sim_faults_after(b->host, SIM_FAULT_READ, n, more, ERR_IO);
+			r = (struct rebuilding){.b = b};
+			rebuild_run(&r);
+			ck_assert(sim_run(b->sim, is_over, &r, sim_now_ns(b->sim) + 60 * SECOND_NS));
+			sim_faults_after(b->host, SIM_FAULT_READ, 0, 0, 0);
+			ck_assert_msg(r.code == 0 || strstr(r.text, "/segments/") == NULL, "%s", r.text);
+			if (r.code)
+				continue;
+			sim_host_crash(b->host);
+			sim_host_restart(b->host);
+			ck_assert_msg(bed_try_open(b, &err) == 0, "%s", err.text);
+			if (strstr(r.text, ", 0 grains") != NULL) {
+				whole++;
+				check_all(b);
+				ck_assert_uint_eq(index_count(b->disk->index), chunks);
+			} else {
+				stepped_over++;
+				ck_assert_uint_ge(index_count(b->disk->index) + 1 + more, chunks);
+			}
+		}
+	}
+	ck_assert_uint_gt(whole, 10);
+	ck_assert_uint_gt(stepped_over, 10);
+	sim_host_crash(b->host);
+	sim_host_restart(b->host);
+	sim_faults_after(b->host, SIM_FAULT_READ, 20, 100000, ERR_IO);
+	r = (struct rebuilding){.b = b};
+	rebuild_run(&r);
+	ck_assert(sim_run(b->sim, is_over, &r, sim_now_ns(b->sim) + 60 * SECOND_NS));
+	ck_assert_int_eq(r.code, ERR_IO);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+UNIT_MAIN("rebuild_sim", test_rebuild_at_its_syncs, test_bad_sectors)
