@@ -87,11 +87,7 @@ static bool is_fd_ours(int fd)
 /* One record, and its bytes. Returns its number. */
 static uint64_t put(struct record r, const struct iovec *iov, int iovs)
 {
-	struct iovec all[IOV_MAX < 64 ? IOV_MAX : 64] = {
-		{
-			&r, sizeof(r)
-		}
-	};
+	struct iovec all[IOV_MAX + 1] = {{&r, sizeof(r)}};
 	size_t total = sizeof(r);
 
 	if (iovs + 1 > (int)(sizeof(all) / sizeof(all[0])))
