@@ -3,8 +3,9 @@
  *   scan every grain of every segment for trailers -> of each place and each copy the highest seal sequence wins
  *   -> a new index in index.new -> index becomes index.old-N, index.new becomes index
  *
- * What the disk cannot read is stepped over. A trailer is believed when its MAC holds and it names the very segment and place it lies at. Bytes of users may look like the head
- * of one; the MAC is only computed where the head's own figures lead to where it lies, so that no content makes the scan slow.
+ * What the disk cannot read is stepped over. A trailer is believed when its MAC holds and it names the very segment and place it lies at.
+ * Bytes of users may look like the head of one; the MAC is only computed where the head's own figures lead to where it lies, so that no
+ * content makes the scan slow.
  */
 #include "chunkd/rebuild.h"
 

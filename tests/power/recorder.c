@@ -54,8 +54,7 @@ struct record {
 	uint64_t begun;          /* of an end: the number of what has ended */
 	uint64_t inode;          /* of an end: that of the file or directory which was made */
 	uint64_t offset, length; /* REC_SIZE: the new size is `offset`; of a write's end: `length` was taken */
-	uint64_t
-		bytes; /* behind this: what is written, or the path, that of a rename with a 0 and the new path behind it */
+	uint64_t bytes; /* behind this: what is written, or a path and a 0; of a rename, then the new one and a 0 */
 };
 
 static char root[4096];

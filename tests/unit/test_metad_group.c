@@ -767,52 +767,7 @@ START_TEST(test_one_host_gets_another_address)
 }
 END_TEST
 
-static int applied;
-
-static void on_applied(struct metad *md, void *arg, int status, const struct state_result *res)
-{
-	(void)md, (void)arg, (void)res;
-	ck_assert_int_eq(status, 0);
-	applied++;
-}
-
-/* In a turn of its own. */
-static void tick(struct metad *md)
-{
-	md->cmd.type = STATE_CMD_TICK;
-	ck_assert(metad__submit(md, on_applied, NULL));
-	sim_run(sim, NULL, NULL, sim_now_ns(sim) + 1000);
-}
-
-/* An entry costs each of a group a write: what comes while one is in flight shares the next, which goes beside it if it is worth that. */
-START_TEST(test_few_entries)
-{
-	struct metad_bed *b;
-	struct metad *md;
-	uint64_t entries;
-
-	open_group(25);
-	b = wait_leader();
-	metad_bed_silence(b, 1000);
-	md = b->md;
-	entries = md->batcher.entries;
-	for (int i = 0; i < METAD_BATCH_WORTH; i++)
-		tick(md);
-	ck_assert_int_eq(md->batcher.in_flight, 1);
-	ck_assert_int_eq(md->batcher.open->count, METAD_BATCH_WORTH - 1);
-	tick(md);
-	ck_assert_int_eq(md->batcher.in_flight, 2);
-	tick(md);
-	ck_assert_int_eq(md->batcher.in_flight, 2);
-	ck_assert_int_eq(md->batcher.open->count, 1);
-	metad_bed_silence(b, 1000);
-	ck_assert_int_eq(applied, METAD_BATCH_WORTH + 2);
-	ck_assert_int_eq(md->batcher.entries, entries + 3);
-	close_group();
-}
-END_TEST
-
 UNIT_MAIN("metad_group", test_example, test_followers_refuse_and_say_who_leads, test_first_leader_cannot_hand_over, test_deposed_leader_serves_no_old_rows,
 	test_deposed_leader_refuses_no_session, test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories,
 	test_removal_next_to_one_just_dead, test_what_is_asked_again, test_address_written_otherwise, test_who_knows_of_no_leader,
-	test_list_in_another_order, test_hosts_get_other_addresses, test_one_host_gets_another_address, test_few_entries)
+	test_list_in_another_order, test_hosts_get_other_addresses, test_one_host_gets_another_address)
