@@ -7,7 +7,7 @@
  * Seal sequences: the greatest one recorded is a row of its own. A crash may leave trailers behind whose seals were never recorded, all
  * of them perhaps. So a start goes on behind what is recorded by INDEX_SEQUENCE_GAP times the number of the log's first frame of this
  * open: frame numbers only rise, and a gap is more than the seals that can have been under way. (A rebuilt index has a new log, but
- * records the highest number that there is.)
+ * records a number far behind all that the rebuild found: rebuild.c.)
  */
 #include "chunkd/index.h"
 

@@ -21,7 +21,13 @@
 #include "common/code/hmac.h"
 
 enum { PATH_ROOM = 4096 + 128, READ_BYTES = 1 << 20, OLD_MAX = 1000 };
-enum { UNREADABLE_SHARE = 16 }; /* of a segment: where more cannot be read the index is not made anew without it */
+enum { LEAP_CHANGES = 2 };
+enum { FAILED_READS_MAX = 256 }; /* of a disk: more are no bad sectors but the disk, which would try at each further one for seconds */
+/*
+ * A trailer that could not be read may be read by the next rebuild. Whatever was sealed in between where it lies must be the newer one: sequences go
+ * on so far behind the greatest one found. That is more than some hundred starts give of which no trailer is left, with 2^30 frames of the log each.
+ */
+static const uint64_t sequence_leap = (uint64_t)1 << 52;
 
 #define LOG_SEGMENT_BYTES ((uint64_t)16 << 20)
 
@@ -36,7 +42,9 @@ struct rebuild {
 	struct index_row *rows;
 	size_t count, cap, kept, written;
 	uint32_t segments;
-	uint64_t unreadable; /* grains that were stepped over */
+	uint32_t unreadable; /* grains that were stepped over */
+	uint32_t lost;       /* what looked like trailers and could not be read whole */
+	uint64_t greatest;   /* sequence of all rows */
 	uint8_t *data, *trailer;
 	struct index *index;
 	struct index_change *changes;
@@ -66,6 +74,8 @@ static void finish(struct rebuild *r, int code, const char *text)
 
 static void add_row(struct rebuild *r, const struct format_trailer *t, size_t trailer_bytes)
 {
+	if (t->sequence > r->greatest)
+		r->greatest = t->sequence;
 	if (r->count == r->cap) {
 		r->cap = r->cap ? 2 * r->cap : 1024;
 		r->rows = mem_realloc(r->rows, r->cap * sizeof(*r->rows));
@@ -96,15 +106,21 @@ static int try_trailer(struct rebuild *r, int fd, uint32_t segment, uint64_t at,
 	return 0;
 }
 
+/* True: too many of them. */
+static bool read_failed(struct rebuild *r, uint32_t *count)
+{
+	++*count;
+	return r->unreadable + r->lost > FAILED_READS_MAX;
+}
+
 static int scan_bytes(struct rebuild *r, int fd, uint32_t segment, uint64_t at, int64_t count)
 {
 	for (int64_t i = 0; i + FORMAT_GRAIN_BYTES <= count; i += FORMAT_GRAIN_BYTES) {
 		size_t bytes = format_trailer_peek(r->data + i, segment, at + (uint64_t)i);
 		int rc = bytes ? try_trailer(r, fd, segment, at + (uint64_t)i, bytes) : 0;
 
-		if (rc == ERR_IO)
-			r->unreadable++; /* its chunk is not known any more: metad will miss it */
-		else if (rc < 0)
+		/* Its chunk is not known any more: metad will miss it. */
+		if (rc < 0 && (rc != ERR_IO || read_failed(r, &r->lost)))
 			return rc;
 	}
 	return 0;
@@ -117,9 +133,7 @@ static int scan_grains(struct rebuild *r, int fd, uint32_t segment, uint64_t at)
 		int64_t got = io_pread(r->io, fd, r->data, FORMAT_GRAIN_BYTES, at);
 		int rc = got < 0 ? (int)got : scan_bytes(r, fd, segment, at, got);
 
-		if (rc == ERR_IO)
-			r->unreadable++;
-		else if (rc < 0)
+		if (rc < 0 && (rc != ERR_IO || read_failed(r, &r->unreadable)))
 			return rc;
 	}
 	return 0;
@@ -127,8 +141,6 @@ static int scan_grains(struct rebuild *r, int fd, uint32_t segment, uint64_t at)
 
 static int scan_file(struct rebuild *r, int fd, uint32_t segment)
 {
-	uint64_t before = r->unreadable;
-
 	for (uint64_t at = 0; at < r->sb.segment_bytes; at += READ_BYTES) {
 		int64_t got = io_pread(r->io, fd, r->data, READ_BYTES, at);
 		int rc = got == ERR_IO ? scan_grains(r, fd, segment, at) : got < 0 ? (int)got : scan_bytes(r, fd, segment, at, got);
@@ -136,8 +148,7 @@ static int scan_file(struct rebuild *r, int fd, uint32_t segment)
 		if (rc < 0)
 			return rc;
 	}
-	/* Not a bad sector: the disk. */
-	return r->unreadable - before > r->sb.segment_bytes / FORMAT_GRAIN_BYTES / UNREADABLE_SHARE ? ERR_IO : 0;
+	return 0;
 }
 
 static int scan_name(void *ctx, const char *name)
@@ -248,8 +259,8 @@ static void index_closed(void *ctx)
 			err_text(rc));
 	else
 		snprintf(r->done_text, sizeof(r->done_text),
-			"found %zu chunks in %u segments (%zu older ones left out, %llu grains could not be read); the old index is in %.200s",
-			r->kept, r->segments, r->count - r->kept, (unsigned long long)r->unreadable, old);
+			"found %zu chunks in %u segments (%zu older ones left out, %u grains and %u trailers could not be read); the old index is in %.200s",
+			r->kept, r->segments, r->count - r->kept, r->unreadable, r->lost, old);
 	finish(r, rc, r->done_text);
 }
 
@@ -259,7 +270,7 @@ static void row_written(struct index_change *change, int code)
 
 	if (code < 0 && r->err.code == 0)
 		err_set(&r->err, code, "cannot write the new index of %s: %s", r->dir, err_text(code));
-	if (++r->written < r->kept)
+	if (++r->written < r->kept + LEAP_CHANGES)
 		return;
 	if (r->err.code)
 		finish(r, r->err.code,
@@ -286,6 +297,17 @@ static void ignore_fatal(void *ctx, int code, const char *text)
 	(void)ctx;
 	(void)code;
 	(void)text; /* every change fails after it, which is told */
+}
+
+/* The index records the greatest sequence of what was ever put: one of no block is put, and dropped again. */
+static struct index_row leap_row(const struct rebuild *r)
+{
+	return (struct index_row){
+		.extent.grains = 2,
+		.length = 1,
+		.cell_bytes = LIMIT_UNIT_BYTES,
+		.sequence = r->greatest < UINT64_MAX - 2 * sequence_leap ? r->greatest + sequence_leap : r->greatest,
+	};
 }
 
 static int write_index(struct rebuild *r)
@@ -316,16 +338,15 @@ static int write_index(struct rebuild *r)
 	rc = index_open(r->io, &o, &r->index, &r->err);
 	if (rc < 0)
 		return rc;
-	if (r->kept == 0) {
-		index_close(r->index, index_closed, r);
-		return 0;
-	}
-	r->changes = mem_array(r->kept, sizeof(*r->changes));
-	for (size_t i = 0; i < r->kept; i++) {
-		r->changes[i].row = r->rows[i];
+	r->changes = mem_array(r->kept + LEAP_CHANGES, sizeof(*r->changes));
+	for (size_t i = 0; i < r->kept + LEAP_CHANGES; i++) {
+		r->changes[i].row = i < r->kept ? r->rows[i] : leap_row(r);
 		r->changes[i].owner = r;
 		r->changes[i].done = row_written;
-		index_put(r->index, &r->changes[i]);
+		if (i <= r->kept)
+			index_put(r->index, &r->changes[i]);
+		else
+			index_drop(r->index, &r->changes[i]);
 	}
 	return 0;
 }

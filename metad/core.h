@@ -229,7 +229,8 @@ struct sessions {
 		bool has_first;        /* seen by this one; else it is of the one before */
 		uint64_t due_ns;       /* the next one */
 	} pass;                        /* over the orphans */
-	uint64_t hurry_ms;            /* orphans that old wait only METAD_NAMED_MS, and for sessions that have not said yet what they have open */
+	uint64_t hurry_ms;            /* orphans that old wait only METAD_NAMED_MS, and for clients that have not said yet what they have open */
+	uint64_t reader_ms;           /* when one without a session last said what it has open; 0: never */
 	struct plan release;          /* lets go of unlinked files that nobody has open */
 };
 

@@ -18,7 +18,7 @@
 
 struct heard {
 	uint64_t at_ns;
-	uint64_t named_ns; /* when it said which files it has open; 0: not yet */
+	uint64_t named_ms; /* what was unlinked before this state time had been when it last said which files it has open; 0: it has not yet */
 	bool ending; /* a command is under way */
 };
 
@@ -48,7 +48,7 @@ void metad__sessions_forget(struct metad *md)
 {
 	metad__sessions_fini(md);
 	metad__sessions_init(md);
-	md->sessions.held_from_ms = md->sessions.hurry_ms = 0;
+	md->sessions.held_from_ms = md->sessions.hurry_ms = md->sessions.reader_ms = 0;
 	memset(&md->sessions.pass, 0, sizeof(md->sessions.pass));
 }
 
@@ -150,6 +150,15 @@ static void hold(struct metad *md, uint64_t inode, uint64_t until_ms)
 		map_put(&md->sessions.held, inode, (void *)(uintptr_t)until_ms);
 }
 
+/* An entry on its way may unlink what the caller has open, and hold() does not see that yet: its state time is not before that of the rows. */
+static void named(struct metad *md, const Craton__SessionRenewRequest *msg, uint64_t now_ms)
+{
+	if (msg->session)
+		heard_of(md, msg->session)->named_ms = metad__batches_idle(md) ? now_ms : md->state.meta.time_ms;
+	else if (msg->n_open_inodes)
+		md->sessions.reader_ms = now_ms;
+}
+
 void metad__session_renew(void *ctx, struct rpc_req *req)
 {
 	struct metad *md = metad__of(ctx);
@@ -166,8 +175,8 @@ void metad__session_renew(void *ctx, struct rpc_req *req)
 	}
 	if (msg->session) /* without one: a client that only reads */
 		status = counted(md, req, check_session(md, msg->session, msg->secret));
-	if (msg->session && !status)
-		heard_of(md, msg->session)->named_ns = io_now_ns(md->io);
+	if (!status)
+		named(md, msg, now_ms);
 	for (size_t i = 0; i < msg->n_open_inodes && !status; i++)
 		hold(md, msg->open_inodes[i], now_ms + LIMIT_SESSION_MS);
 	reply.state_time_ms = now_ms;
@@ -292,26 +301,30 @@ static void forget_held(struct metad *md, uint64_t now_ms)
 	ss->held_from_ms = now_ms;
 }
 
-/* The state time since which each session that there is has said what it has open; 0: not all have. */
-static uint64_t all_named_ms(const struct metad *md, uint64_t now_ms, uint64_t now_ns)
+/*
+ * What was unlinked before this state time had been when each client said what it has open; 0: not all have. Clients that only read are not told
+ * apart: as long as there may be one, nobody knows which of them said it.
+ */
+static uint64_t all_named_ms(const struct metad *md, uint64_t now_ms)
 {
-	uint64_t oldest_ns = now_ns, silent_ms, id;
+	uint64_t least = now_ms, id;
 	size_t pos = 0;
 	void *value;
 
+	if (md->sessions.reader_ms && now_ms < md->sessions.reader_ms + LIMIT_SESSION_MS)
+		return 0;
 	while (map_next(&md->state.sessions, &pos, &id, &value)) {
 		const struct heard *heard = map_get(&md->sessions.heard, id);
 
-		if (!heard || !heard->named_ns)
+		if (!heard)
 			return 0;
-		if (heard->named_ns < oldest_ns)
-			oldest_ns = heard->named_ns;
+		if (heard->named_ms < least)
+			least = heard->named_ms;
 	}
-	silent_ms = (now_ns - oldest_ns) / MS_NS;
-	return silent_ms < now_ms ? now_ms - silent_ms : 0;
+	return least;
 }
 
-/* Who is told to hurry waits all the same for a session that has stood still since: a file that it has open stays. */
+/* Who is told to hurry waits all the same for a client that has stood still since: a file that it has open stays. */
 static uint64_t wait_ms(const struct metad *md, uint64_t time_ms, uint64_t named_ms)
 {
 	return time_ms <= md->sessions.hurry_ms && time_ms < named_ms ? METAD_NAMED_MS : LIMIT_SESSION_MS;
@@ -334,7 +347,7 @@ static enum plan_next release_step(struct plan *plan, const struct plan_facts *f
 
 	if (now_ns < ss->pass.due_ns)
 		return PLAN_REST;
-	named_ms = ss->hurry_ms ? all_named_ms(md, now_ms, now_ns) : 0;
+	named_ms = ss->hurry_ms ? all_named_ms(md, now_ms) : 0;
 	if (now_ns - md->started_ns < wait_ms(md, 0, named_ms) * MS_NS)
 		return PLAN_REST;
 	cmd->count = 0;

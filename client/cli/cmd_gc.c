@@ -75,9 +75,9 @@ const struct cli_command cmd_gc = {
 	.args = "status | start",
 	.summary = "show what was deleted and is not reclaimed yet, or hurry it up",
 	.details = "Garbage is collected all the time. A file stays readable for 60 s after its last name went, for those who have it open;\n"
-	           "its chunks are dropped `gc.grace` (2m; craton config) after that. start spares what was deleted so far most of the 60 s, unless a client\n"
-	           "stands still that may have it open, and asks all chunk servers for\n"
-	           "an inventory, which finds chunks that no file names (of crashed writers): those whose block ids the floor has passed,\n"
+	           "its chunks are dropped `gc.grace` (2m; craton config) after that. start spares what was deleted so far most of the 60 s, but not while\n"
+	           "a client is there that may have it open and has not said since what it has (each does so every 10 s; of mounts and others that\n"
+	           "only read it is not known which one did), and asks all chunk servers for an inventory, which finds chunks that no file names (of crashed writers): those whose block ids the floor has passed,\n"
 	           "36 min after they were given out. It does not wait: look at status.\n"
 	           "JSON: pending_bytes (raw), files_waiting, copies_waiting, more_waiting (there are more than these), grace_ms, floor,\n"
 	           "next_block, floor_in_ms; since metad started: copies_dropped, orphans_found, missing_found, inventories,\n"

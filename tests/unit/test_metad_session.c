@@ -216,6 +216,54 @@ START_TEST(test_unlinked_but_open_in_a_hurry)
 	ck_assert_int_eq(bed_renew(b, &reader, NULL, 0), 0);
 	metad_bed_sleep(b, 20 * 1000);
 	ck_assert_int_eq(layout(held), ERR_STALE);
+	/* One that a client had open which only reads, as it said before the file lost its name: it stands still, or another one that reads does not. */
+	ck_assert_int_eq(bed_open_file(b, "held", false, &held, &epoch), 0);
+	ck_assert_int_eq(bed_renew(b, &reader, &held, 1), 0);
+	metad_bed_sleep(b, 5);
+	unlink_file("held");
+	ck_assert_int_eq(bed_call(b, &rpc_metad_gc, &hurry.base), 0);
+	metad_bed_sleep(b, 2 * 1000);
+	ck_assert_int_eq(bed_renew(b, &still, NULL, 0), 0);
+	metad_bed_sleep(b, 40 * 1000);
+	ck_assert_int_eq(layout(held), 0);
+	metad_bed_close(b);
+}
+END_TEST
+
+static void on_unlinked(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
+{
+	(void)call, (void)msg, (void)payload_len;
+	ck_assert_int_eq(status, 0);
+}
+
+/* The client says that it has the file open while the entry that unlinks it is on its way to the log, and stands still from then on. */
+START_TEST(test_unlinked_while_named)
+{
+	Craton__GcRequest hurry = CRATON__GC_REQUEST__INIT;
+	Craton__RemoveRequest unlink = CRATON__REMOVE_REQUEST__INIT;
+	struct rpc_call call = {.method = &rpc_metad_remove, .request = &unlink.base, .done = on_unlinked};
+	Craton__RequestId still;
+	uint64_t held, epoch;
+
+	metad_bed_open_sim(b, 18);
+	open_session(&still);
+	ck_assert_int_eq(bed_open_file(b, "held", false, &held, &epoch), 0);
+	b->session.unanswered = ++b->session.number;
+	unlink.id = &b->session;
+	unlink.parent = INODE_ROOT;
+	unlink.path = bed_text("held");
+	sim_disk_stall(b->server_io, 300 * 1000000ull);
+	call.deadline_ns = io_clock_ns(b->client_io) + 60ull * 1000000000;
+	rpc_call_start(b->peer, &call);
+	metad_bed_silence(b, 100);
+	ck_assert_int_eq(bed_renew(b, &still, &held, 1), 0);
+	ck_assert(rpc_call_active(&call));
+	metad_bed_silence(b, 1000);
+	ck_assert(!rpc_call_active(&call));
+	hurry.start = true;
+	ck_assert_int_eq(bed_call(b, &rpc_metad_gc, &hurry.base), 0);
+	metad_bed_sleep(b, 40 * 1000);
+	ck_assert_int_eq(layout(held), 0);
 	metad_bed_close(b);
 }
 END_TEST
@@ -465,4 +513,4 @@ START_TEST(test_once_over_crashes)
 END_TEST
 
 UNIT_MAIN("metad_session", test_example, test_what_is_refused, test_silence_ends_a_session, test_close,
-	test_unlinked_but_open, test_unlinked_but_open_in_a_hurry, test_many_unlinked_files_leave, test_many_unlinked_files_leave_beside_changes, test_many_unlinked_files_leave_beside_reads, test_many_unlinked_but_open, test_who_may_hold, test_too_many_open_files, test_once_over_crashes)
+	test_unlinked_but_open, test_unlinked_but_open_in_a_hurry, test_unlinked_while_named, test_many_unlinked_files_leave, test_many_unlinked_files_leave_beside_changes, test_many_unlinked_files_leave_beside_reads, test_many_unlinked_but_open, test_who_may_hold, test_too_many_open_files, test_once_over_crashes)
