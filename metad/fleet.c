@@ -230,17 +230,22 @@ const char *metad__trouble(const struct metad *md, uint32_t server, const char *
 	return NULL;
 }
 
-void metad__fleet_forget(struct metad *md)
+static void free_troubles(struct metad *md)
 {
 	for (uint32_t id = 1; id <= STATE_SERVERS; id++)
 		mem_free(md->servers[id].troubles);
+}
+
+void metad__fleet_forget(struct metad *md)
+{
+	free_troubles(md);
 	memset(md->servers, 0, (STATE_SERVERS + 1) * sizeof(*md->servers));
 	memset(md->disks, 0, (LIMIT_DISKS + 1) * sizeof(*md->disks));
 }
 
 void metad__fleet_fini(struct metad *md)
 {
-	metad__fleet_forget(md);
+	free_troubles(md);
 	mem_free(md->servers);
 	mem_free(md->disks);
 }

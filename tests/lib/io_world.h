@@ -7,7 +7,7 @@
 #ifndef TESTS_LIB_IO_WORLD_H
 #define TESTS_LIB_IO_WORLD_H
 
-#include <check.h>
+#include "tests/lib/assert.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

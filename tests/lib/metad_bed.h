@@ -7,7 +7,7 @@
 #ifndef TESTS_LIB_METAD_BED_H
 #define TESTS_LIB_METAD_BED_H
 
-#include <check.h>
+#include "tests/lib/assert.h"
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include "common/base/err.h"
 #include "common/io/io.h"
-#include <check.h>
+#include "tests/lib/assert.h"
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>

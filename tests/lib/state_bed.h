@@ -7,7 +7,7 @@
 #ifndef TESTS_LIB_STATE_BED_H
 #define TESTS_LIB_STATE_BED_H
 
-#include <check.h>
+#include "tests/lib/assert.h"
 #include <stdio.h>
 #include <string.h>
 #include "common/base/crc32c.h"

@@ -272,7 +272,7 @@ START_TEST(test_crashes)
 	static struct bed bed;
 	uint64_t replays = 0, lost = 0;
 
-	for (uint64_t seed = 1; seed <= 60; seed++) {
+	for (uint64_t seed = 1; seed <= 60; seed += unit_step()) {
 		bed_init(&bed, seed);
 		for (int life = 0; life < 5; life++) {
 			open_journal(&bed);
@@ -291,8 +291,8 @@ START_TEST(test_crashes)
 		bed_fini(&bed);
 	}
 	/* or the test tests nothing */
-	ck_assert_uint_gt(replays, 60);
-	ck_assert_uint_gt(lost, 100);
+	ck_assert_uint_gt(replays, 60 / unit_step());
+	ck_assert_uint_gt(lost, 100 / unit_step());
 }
 END_TEST
 
@@ -301,7 +301,7 @@ START_TEST(test_crashes_and_recycling)
 {
 	static struct bed bed;
 
-	for (uint64_t seed = 100; seed < 108; seed++) {
+	for (uint64_t seed = 100; seed < 108; seed += unit_step()) {
 		bed_init(&bed, seed);
 		for (int life = 0; life < 4; life++) {
 			open_journal(&bed);
@@ -325,7 +325,7 @@ START_TEST(test_killed_after_failed_sync)
 	static struct bed bed;
 	uint32_t hit = 0;
 
-	for (uint64_t seed = 1; seed <= 60; seed++) {
+	for (uint64_t seed = 1; seed <= 60; seed += unit_step()) {
 		bed_init(&bed, seed);
 		open_journal(&bed);
 		work(&bed, 30);
@@ -343,7 +343,7 @@ START_TEST(test_killed_after_failed_sync)
 		close_journal(&bed);
 		bed_fini(&bed);
 	}
-	ck_assert_uint_gt(hit, 30);
+	ck_assert_uint_gt(hit, 30 / unit_step());
 }
 END_TEST
 
@@ -364,7 +364,7 @@ START_TEST(test_power_lost_at_syncs_of_a_start)
 	static struct bed bed;
 	uint32_t stopped = 0, replayed = 0;
 
-	for (uint64_t seed = 1; seed <= 20; seed++) {
+	for (uint64_t seed = 1; seed <= 20; seed += unit_step()) {
 		for (uint64_t nth = 1;; nth += nth < 10 ? 1 : 5) {
 			bool is_open;
 
@@ -392,8 +392,8 @@ START_TEST(test_power_lost_at_syncs_of_a_start)
 			ck_assert_uint_lt(nth, 500);
 		}
 	}
-	ck_assert_uint_gt(stopped, 80);
-	ck_assert_uint_gt(replayed, 40);
+	ck_assert_uint_gt(stopped, 80 / unit_step());
+	ck_assert_uint_gt(replayed, 40 / unit_step());
 }
 END_TEST
 

@@ -342,7 +342,7 @@ START_TEST(test_power_fails_at_each_sync)
 	uint32_t ones = 0, replicas = 0;
 	bool ended = false;
 
-	for (uint64_t n = 1; !ended; n++) {
+	for (uint64_t n = 1; !ended; n += unit_step()) {
 		for (size_t i = 0; i < ARRAY_COUNT(losses); i++) {
 			bool replica, done;
 
@@ -358,8 +358,8 @@ START_TEST(test_power_fails_at_each_sync)
 			end_as_replica();
 		}
 	}
-	ck_assert_uint_gt(ones, 2 * ARRAY_COUNT(losses));
-	ck_assert_uint_gt(replicas, 5 * ARRAY_COUNT(losses));
+	ck_assert_uint_gt(ones, 2 * ARRAY_COUNT(losses) / unit_step());
+	ck_assert_uint_gt(replicas, 5 * ARRAY_COUNT(losses) / unit_step());
 }
 END_TEST
 
@@ -368,7 +368,7 @@ START_TEST(test_power_fails_of_several_segments)
 	enum { TRIES = 6 }; /* what is lost is drawn */
 	bool done = false;
 
-	for (uint64_t n = 1; !done; n++) {
+	for (uint64_t n = 1; !done; n += unit_step()) {
 		for (uint64_t i = 0; i < TRIES; i++) {
 			open_long(400 + TRIES * n + i);
 			ck_assert(is_there("log/log-0000000000000002"));
@@ -387,7 +387,7 @@ START_TEST(test_killed_before_power_fails)
 	enum { SYNCS = 5 };
 	bool ended = false;
 
-	for (uint64_t n = 1; !ended; n++) {
+	for (uint64_t n = 1; !ended; n += unit_step()) {
 		for (uint64_t m = 1; m <= SYNCS; m++) {
 			open_one(200 + n);
 			lose_power();
@@ -409,7 +409,7 @@ START_TEST(test_disk_fails)
 		uint32_t failed = 0;
 		int code = -1;
 
-		for (uint32_t n = 1; code; n++) {
+		for (uint32_t n = 1; code; n += unit_step()) {
 			open_one(300 + n);
 			lose_power();
 			be_replica(true);
@@ -422,7 +422,7 @@ START_TEST(test_disk_fails)
 			(void)starts_as_replica();
 			end_as_replica();
 		}
-		ck_assert_uint_gt(failed, 8);
+		ck_assert_uint_gt(failed, 8 / unit_step());
 	}
 }
 END_TEST

@@ -81,7 +81,7 @@ START_TEST(test_rebuild_at_its_syncs)
 	start_writers(b);
 	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 10 * SECOND_NS));
 	ck_assert_uint_gt(b->seal_count, 5);
-	for (uint64_t n = 1; !ended; n++) {
+	for (uint64_t n = 1; !ended; n += unit_step()) {
 		for (size_t i = 0; i < 2 * ARRAY_COUNT(losses); i++) {
 			char lost[32];
 			struct err err;
@@ -113,8 +113,8 @@ START_TEST(test_rebuild_at_its_syncs)
 			check_all(b);
 		}
 	}
-	ck_assert_uint_gt(without, 10);
-	ck_assert_uint_gt(rebuilds, 8 * ARRAY_COUNT(losses));
+	ck_assert_uint_gt(without, 10 / unit_step());
+	ck_assert_uint_gt(rebuilds, 8 * ARRAY_COUNT(losses) / unit_step());
 	sim_free(b->sim);
 	mem_free(b);
 }

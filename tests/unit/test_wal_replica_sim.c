@@ -170,7 +170,7 @@ START_TEST(test_crashes)
 {
 	uint32_t acknowledged = 0, canceled = 0;
 
-	for (uint64_t seed = 1; seed <= 60; seed++) {
+	for (uint64_t seed = 1; seed <= 60; seed += unit_step()) {
 		bed_init(&bed, seed);
 		for (int life = 0; life < 8; life++) {
 			bed_open(&bed);
@@ -188,10 +188,10 @@ START_TEST(test_crashes)
 		bed_fini(&bed);
 	}
 	/* or the test tests nothing */
-	ck_assert_uint_gt(acknowledged, 5000);
-	ck_assert_uint_gt(canceled, 1000);
-	ck_assert_uint_gt(reads_done, 200);
-	ck_assert_uint_gt(reads_gone, 3);
+	ck_assert_uint_gt(acknowledged, 5000 / unit_step());
+	ck_assert_uint_gt(canceled, 1000 / unit_step());
+	ck_assert_uint_gt(reads_done, 200 / unit_step());
+	ck_assert_uint_gt(reads_gone, 3 / unit_step());
 }
 END_TEST
 
@@ -207,7 +207,7 @@ static uint32_t lose_power_everywhere(size_t kinds, uint64_t first_seed, bool (*
 	bool died;
 
 	for (size_t l = 0; l < kinds; l++) {
-		for (uint64_t seed = first_seed; seed < first_seed + 8; seed++) {
+		for (uint64_t seed = first_seed; seed < first_seed + 8; seed += unit_step()) {
 			for (uint64_t n = 1;; n++) {
 				bed_init(&bed, seed);
 				died = live(losses[l], seed, n);
@@ -241,7 +241,7 @@ static bool live_for_events(enum sim_loss loss, uint64_t seed, uint64_t n)
 
 START_TEST(test_crash_at_every_event)
 {
-	ck_assert_uint_gt(lose_power_everywhere(ARRAY_COUNT(losses), 1, live_for_events), 500);
+	ck_assert_uint_gt(lose_power_everywhere(ARRAY_COUNT(losses), 1, live_for_events), 500 / unit_step());
 }
 END_TEST
 
@@ -289,7 +289,7 @@ static bool live_for_syncs(enum sim_loss loss, uint64_t seed, uint64_t n)
 START_TEST(test_crash_at_every_sync)
 {
 	/* a process that is killed at a sync has nothing more to lose */
-	ck_assert_uint_gt(lose_power_everywhere(ARRAY_COUNT(losses) - 1, 11, live_for_syncs), 200);
+	ck_assert_uint_gt(lose_power_everywhere(ARRAY_COUNT(losses) - 1, 11, live_for_syncs), 200 / unit_step());
 }
 END_TEST
 
