@@ -40,15 +40,17 @@ def write_random(path, size, rng):
 
 
 def wait_until(condition, what, seconds=60.0):
-    """Polls until the condition holds; generous deadlines, no sleeps on hope."""
+    """Polls until the condition holds, ever more seldom, as it mostly runs a command; generous deadlines, no sleeps on hope."""
     deadline = time.monotonic() + seconds
+    pause = 0.02
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds:.0f} s for {what}")
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.5)
 
 
 class Failure(Exception):
