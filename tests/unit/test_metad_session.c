@@ -216,7 +216,7 @@ START_TEST(test_unlinked_but_open_in_a_hurry)
 	ck_assert_int_eq(bed_renew(b, &reader, NULL, 0), 0);
 	metad_bed_sleep(b, 20 * 1000);
 	ck_assert_int_eq(layout(held), ERR_STALE);
-	/* One that a client had open which only reads, as it said before the file lost its name: it stands still, or another one that reads does not. */
+	/* One that a client had open which only reads, as it said before the file lost its name: it stands still, or it is another one that says so. */
 	ck_assert_int_eq(bed_open_file(b, "held", false, &held, &epoch), 0);
 	ck_assert_int_eq(bed_renew(b, &reader, &held, 1), 0);
 	metad_bed_sleep(b, 5);
