@@ -94,7 +94,7 @@ static inline void wire_put(const void *data, size_t len)
 
 static inline void wire_frame(struct frame f, const ProtobufCMessage *msg)
 {
-	uint8_t bytes[4096];
+	uint8_t bytes[4096] = {0};
 	size_t len = msg ? protobuf_c_message_get_packed_size(msg) : 0;
 
 	ck_assert_uint_le(FRAME_HEADER_BYTES + len, sizeof(bytes));
