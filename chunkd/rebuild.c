@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  *   scan every grain of every segment for trailers -> of each place and each copy the highest seal sequence wins
- *   -> a new index in index.new -> index becomes index.old-N, index.new becomes index
+ *   -> a new index in index.new -> the sequence it goes on from becomes a name -> index becomes index.old-N, index.new becomes index
  *
  * What the disk cannot read is stepped over. A trailer is believed when its MAC holds and it names the very segment and place it lies at.
  * Bytes of users may look like the head of one; the MAC is only computed where the head's own figures lead to where it lies, so that no
@@ -25,9 +25,12 @@ enum { LEAP_CHANGES = 2 };
 enum { FAILED_READS_MAX = 256 }; /* of a disk: more are no bad sectors but the disk, which would try at each further one for seconds */
 /*
  * A trailer that could not be read may be read by the next rebuild. Whatever was sealed in between where it lies must be the newer one: sequences go
- * on so far behind the greatest one found. That is more than some hundred starts give of which no trailer is left, with 2^30 frames of the log each.
+ * on so far behind the greatest one found, and behind what the rebuilds before went on from, of which perhaps no trailer is found and no index can be
+ * read: each leaves a name. That is more than some hundred starts give, with 2^30 frames of the log each.
  */
 static const uint64_t sequence_leap = (uint64_t)1 << 52;
+#define LEFT_NAME "rebuilt-"
+enum { LEFT_DIGITS = 16 };
 
 #define LOG_SEGMENT_BYTES ((uint64_t)16 << 20)
 
@@ -44,7 +47,7 @@ struct rebuild {
 	uint32_t segments;
 	uint32_t unreadable; /* grains that were stepped over */
 	uint32_t lost;       /* what looked like trailers and could not be read whole */
-	uint64_t greatest;   /* sequence of all rows */
+	uint64_t greatest;   /* sequence of all rows, or what an earlier rebuild went on from */
 	uint8_t *data, *trailer;
 	struct index *index;
 	struct index_change *changes;
@@ -179,6 +182,42 @@ static int scan_name(void *ctx, const char *name)
 	return 0;
 }
 
+/* ---- sequences ---- */
+
+static int left_name(void *ctx, const char *name)
+{
+	struct rebuild *r = ctx;
+	size_t head = strlen(LEFT_NAME);
+	uint64_t sequence;
+
+	if (strncmp(name, LEFT_NAME, head) != 0 || strlen(name) != head + LEFT_DIGITS ||
+		strspn(name + head, "0123456789abcdef") != LEFT_DIGITS)
+		return 0;
+	sequence = strtoull(name + head, NULL, 16);
+	if (sequence > r->greatest)
+		r->greatest = sequence;
+	return 0;
+}
+
+static uint64_t going_on_from(const struct rebuild *r)
+{
+	return r->greatest < UINT64_MAX - 2 * sequence_leap ? r->greatest + sequence_leap : r->greatest;
+}
+
+static int leave_name(const struct rebuild *r)
+{
+	char path[PATH_ROOM];
+	int fd, rc;
+
+	snprintf(path, sizeof(path), "%s/" LEFT_NAME "%0*llx", r->dir, LEFT_DIGITS,
+		(unsigned long long)going_on_from(r));
+	rc = io_open(r->io, path, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd);
+	if (rc < 0)
+		return rc;
+	io_close(r->io, fd);
+	return io_sync_dir(r->io, r->dir); /* before an index may be there that seals go on from */
+}
+
 /* ---- choosing ---- */
 
 static int by_copy_newest_first(const void *va, const void *vb)
@@ -247,10 +286,15 @@ static void index_closed(void *ctx)
 
 	snprintf(fresh, sizeof(fresh), "%s/index.new", r->dir);
 	snprintf(place, sizeof(place), "%s/index", r->dir);
-	rc = rename_away(r, "index", "index.old", old);
-	if (rc == ERR_NOENT)
-		old[0] = 0;
-	if (rc == 0 || rc == ERR_NOENT)
+	rc = leave_name(r);
+	if (rc == 0) {
+		rc = rename_away(r, "index", "index.old", old);
+		if (rc == ERR_NOENT) {
+			old[0] = 0;
+			rc = 0;
+		}
+	}
+	if (rc == 0)
 		rc = io_rename(r->io, fresh, place);
 	if (rc == 0)
 		rc = io_sync_dir(r->io, r->dir);
@@ -306,7 +350,7 @@ static struct index_row leap_row(const struct rebuild *r)
 		.extent.grains = 2,
 		.length = 1,
 		.cell_bytes = LIMIT_UNIT_BYTES,
-		.sequence = r->greatest < UINT64_MAX - 2 * sequence_leap ? r->greatest + sequence_leap : r->greatest,
+		.sequence = going_on_from(r),
 	};
 }
 
@@ -391,6 +435,11 @@ void rebuild_start(struct io *io, const struct rebuild_options *options)
 	r->data = mem_aligned(FORMAT_GRAIN_BYTES, READ_BYTES);
 	r->trailer = mem_aligned(FORMAT_GRAIN_BYTES, LIMIT_TRAILER_BYTES);
 	rc = open_disk(r);
+	if (rc == 0) {
+		rc = io_list_dir(io, r->dir, left_name, r);
+		if (rc < 0)
+			err_set(&r->err, rc, "cannot read %s: %s", r->dir, err_text(rc));
+	}
 	if (rc == 0) {
 		snprintf(path, sizeof(path), "%s/segments", r->dir);
 		rc = io_list_dir(io, path, scan_name, r);

@@ -64,6 +64,25 @@ static bool rebuild_until(struct bed *b, uint64_t nth)
 	return r.ended;
 }
 
+static int find_left_name(void *ctx, const char *name)
+{
+	uint64_t *greatest = ctx;
+	unsigned long long sequence;
+
+	if (sscanf(name, "rebuilt-%16llx", &sequence) == 1 && sequence > *greatest)
+		*greatest = sequence;
+	return 0;
+}
+
+/* What seals go on from is in a name, where the index was made anew. */
+static void check_left_name(struct bed *b)
+{
+	uint64_t greatest = 0;
+
+	ck_assert_int_eq(io_list_dir(b->host, "/disk", find_left_name, &greatest), 0);
+	ck_assert_uint_lt(index_next_sequence(b->disk->index), greatest + ((uint64_t)1 << 52));
+}
+
 /*
  * Power fails at each sync of a rebuild. Then there is no index, and the disk does not open: the rebuild is run again; or there is a whole one,
  * that of before or the new one, also after the next loss of power. One that had ended is there.
@@ -107,6 +126,7 @@ START_TEST(test_rebuild_at_its_syncs)
 				rc = bed_try_open(b, &err);
 			}
 			ck_assert_msg(rc == 0, "%s", err.text);
+			check_left_name(b);
 			check_all(b);
 			sim_set_loss(b->host, SIM_LOSS_ALL);
 			crash_and_restart(b);
@@ -202,36 +222,74 @@ static void rebuild_and_open(struct bed *b, uint64_t failing_read)
 		crash_and_restart(b);
 }
 
-/*
- * The newest trailer of the disk, alone of its start, cannot be read when the index is made anew; what is put then may lie where it does. The next time
- * it can be read: what was put since is the newer one.
- */
-START_TEST(test_trailer_that_comes_back)
+/* The newest chunk is alone of its start; it is no longer among those that must be there. Its sequence. */
+static uint64_t write_newest(struct bed *b, bool rebuilt_before, struct copy_id *ret_copy)
 {
-	struct bed *b = mem_alloc(sizeof(*b));
-	struct index_row row, newest;
 	uint32_t seals;
 
 	bed_init_with(b, 92, 16 * 1024 * MIB);
 	for (int i = 0; i < 4; i++)
 		writers_write_once(b, WRITERS);
-	crash_and_restart(b);
+	if (rebuilt_before)
+		rebuild_and_open(b, 0);
+	for (int i = 0; i < 4; i++)
+		crash_and_restart(b);
 	for (seals = b->seal_count; b->seal_count == seals;)
 		writers_write_once(b, 1);
-	newest = b->seals[--b->seal_count];
-	for (uint64_t n = 1; index_get(b->disk->index, &newest.copy, &row) == 0; n++) {
+	b->seal_count--;
+	*ret_copy = b->seals[b->seal_count].copy;
+	return b->seals[b->seal_count].sequence;
+}
+
+/* Which read of a rebuild that has to fail so that its trailer is not found. */
+static uint64_t newest_is_read(bool rebuilt_before)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	struct copy_id newest;
+	struct index_row row;
+	uint64_t n;
+
+	write_newest(b, rebuilt_before, &newest);
+	for (n = 0; index_get(b->disk->index, &newest, &row) == 0; n++) {
 		ck_assert_uint_lt(n, 500);
-		rebuild_and_open(b, n);
+		rebuild_and_open(b, n + 1);
 	}
-	for (uint32_t i = 0; i < b->seal_count; i++)
+	sim_free(b->sim);
+	mem_free(b);
+	return n;
+}
+
+/*
+ * The newest trailer of the disk cannot be read when the index is made anew; what is put then may lie where it does. The next time it can be read: what
+ * was put since is the newer one.
+ */
+static void trailer_comes_back(bool rebuilt_before)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	uint64_t sequence, failing_read = newest_is_read(rebuilt_before);
+	struct copy_id newest;
+	struct index_row row;
+	uint32_t seals;
+
+	sequence = write_newest(b, rebuilt_before, &newest);
+	seals = b->seal_count;
+	rebuild_and_open(b, failing_read);
+	ck_assert_int_eq(index_get(b->disk->index, &newest, &row), ERR_NOENT);
+	for (uint32_t i = 0; i < seals; i++)
 		ck_assert_int_eq(index_get(b->disk->index, &b->seals[i].copy, &row), 0);
 	writers_write_once(b, WRITERS);
 	ck_assert_uint_gt(b->seal_count, seals);
-	ck_assert_uint_gt(b->seals[seals].sequence, newest.sequence);
+	ck_assert_uint_gt(b->seals[seals].sequence, sequence);
 	rebuild_and_open(b, 0);
 	check_all(b);
 	sim_free(b->sim);
 	mem_free(b);
+}
+
+START_TEST(test_trailer_that_comes_back)
+{
+	trailer_comes_back(false);
+	trailer_comes_back(true);
 }
 END_TEST
 
