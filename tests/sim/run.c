@@ -365,6 +365,22 @@ static void all_up(struct run *r)
 		wait_for(r, is_registered, REGISTER_LIMIT_NS);
 }
 
+static bool is_any_down(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || faults_wants_now(r->faults);
+}
+
+/* All that was struck is well. A write that failed while there was no room may end a daemon when there is again. */
+static void settle(struct run *r)
+{
+	do {
+		all_up(r);
+		wait_for(r, is_idle, STUCK_LIMIT_NS);
+	} while (r->faults && advance(r, is_any_down, SETTLE_NS) && !r->cluster->failed);
+}
+
 static bool are_even(void *ctx)
 {
 	struct run *r = ctx;
@@ -511,10 +527,7 @@ static void run_phases(struct run *r)
 	enter(r, "mending");
 	for (size_t i = 0; i < r->crew_count; i++)
 		crew_stop(r->crews[i]);
-	all_up(r);
-	wait_for(r, is_idle, STUCK_LIMIT_NS);
-	if (r->faults)
-		advance(r, is_failed, SETTLE_NS);
+	settle(r);
 	if (!r->one_look) {
 		enter(r, "look");
 		look_at_all(r);
