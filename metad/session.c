@@ -303,7 +303,7 @@ static void forget_held(struct metad *md, uint64_t now_ms)
 
 /*
  * What was unlinked before this state time had been when each client said what it has open; 0: not all have. Clients that only read are not told
- * apart: as long as there may be one, nobody knows which of them said it.
+ * apart: as long as one was heard lately, nobody knows which of them said it. One that has not said it yet is not known of.
  */
 static uint64_t all_named_ms(const struct metad *md, uint64_t now_ms)
 {
