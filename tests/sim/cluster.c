@@ -88,7 +88,7 @@ static void on_fatal(void *ctx, int code, const char *text)
 	struct cluster_node *n = ctx;
 
 	cluster_note(n->cluster, "fatal %s %s %s", n->name, err_name(code), text);
-	n->fatal = true;
+	n->fatal = code;
 	if (n->cluster->options.strict)
 		cluster_fail(n->cluster, "%s gave up without a fault: %s: %s", n->name, err_name(code), text);
 }
@@ -234,7 +234,7 @@ static int start_node(struct cluster *c, unsigned node, struct err *err)
 	if (n->state == CLUSTER_CRASHED)
 		sim_host_restart(n->io);
 	cluster_note(c, "start %s", n->name);
-	n->fatal = false;
+	n->fatal = 0;
 	if (!sim_try(c->sim, start_run, &start)) {
 		n->state = CLUSTER_RUNNING;
 		cluster_crash(c, node);
@@ -282,7 +282,7 @@ static void forget(struct cluster_node *n)
 	n->metad = NULL;
 	n->chunkd = NULL;
 	n->client = NULL;
-	n->fatal = false;
+	n->fatal = 0;
 }
 
 void cluster_crash(struct cluster *c, unsigned node)

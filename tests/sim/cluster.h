@@ -54,7 +54,7 @@ struct cluster_node {
 	struct chunkd *chunkd;
 	struct client *client;
 	struct log log;
-	bool fatal; /* the daemon asked to be stopped; not yet dealt with */
+	int fatal; /* 0 or the error for which the daemon asked to be stopped; not yet dealt with */
 	uint64_t replica; /* of a metad of a group: its number, and where its files are */
 	char dir[48];
 	unsigned dirs; /* that it has had */

@@ -71,6 +71,7 @@ struct run {
 	bool worked;                       /* the workload has ended */
 	bool one_look;                     /* the second one is enough */
 	bool looking;                      /* nothing may be in the way */
+	bool ended[CLUSTER_NODES_MAX];     /* daemons, when all was mended */
 	uint64_t second_ns, second_events; /* since when check_spin counts */
 	uint64_t ops_wanted;               /* of the clients */
 	uint64_t ops;                      /* when the workload was over */
@@ -352,7 +353,24 @@ static void work(struct run *r)
 	}
 }
 
-static void all_up(struct run *r)
+static bool is_any_down(void *ctx)
+{
+	struct run *r = ctx;
+
+	return r->cluster->failed || (r->faults && faults_wants_now(r->faults));
+}
+
+static bool is_registered_or_down(void *ctx)
+{
+	return is_registered(ctx) || is_any_down(ctx);
+}
+
+static bool is_idle_or_down(void *ctx)
+{
+	return is_idle(ctx) || is_any_down(ctx);
+}
+
+static void mend(struct run *r)
 {
 	uint64_t begin_ns = now_ns(r);
 
@@ -361,24 +379,35 @@ static void all_up(struct run *r)
 		if (now_ns(r) - begin_ns > STOP_LIMIT_NS)
 			cluster_fail(r->cluster, "%s: a daemon did not stop", r->phase);
 	}
-	if (!r->cluster->failed)
-		wait_for(r, is_registered, REGISTER_LIMIT_NS);
 }
 
-static bool is_any_down(void *ctx)
+/*
+ * All was mended, and only one thing may end a daemon, once: a write that failed while there was no room, of which it learns when there is
+ * again.
+ */
+static void check_ends(struct run *r)
 {
-	struct run *r = ctx;
+	for (unsigned i = 0; i < r->cluster->node_count; i++) {
+		const struct cluster_node *n = &r->cluster->nodes[i];
 
-	return r->cluster->failed || faults_wants_now(r->faults);
+		if (!n->fatal || n->state != CLUSTER_RUNNING)
+			continue;
+		if (n->fatal != ERR_NOSPC || r->ended[i])
+			cluster_fail(r->cluster, "%s gave up when all was well: %s", n->name, err_name(n->fatal));
+		r->ended[i] = true;
+	}
 }
 
-/* All that was struck is well. A write that failed while there was no room may end a daemon when there is again. */
 static void settle(struct run *r)
 {
-	do {
-		all_up(r);
-		wait_for(r, is_idle, STUCK_LIMIT_NS);
-	} while (r->faults && advance(r, is_any_down, SETTLE_NS) && !r->cluster->failed);
+	for (;;) {
+		mend(r);
+		wait_for(r, is_registered_or_down, REGISTER_LIMIT_NS);
+		wait_for(r, is_idle_or_down, STUCK_LIMIT_NS);
+		if (!r->faults || (!is_any_down(r) && !advance(r, is_any_down, SETTLE_NS)) || r->cluster->failed)
+			return;
+		check_ends(r);
+	}
 }
 
 static bool are_even(void *ctx)
@@ -509,7 +538,8 @@ static void restart_all(struct run *r)
 		for (unsigned i = 0; i < r->cluster->node_count && !r->cluster->failed; i++)
 			cluster_start(r->cluster, i);
 	}
-	all_up(r);
+	mend(r);
+	wait_for(r, is_registered, REGISTER_LIMIT_NS);
 }
 
 static void run_phases(struct run *r)
