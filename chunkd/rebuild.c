@@ -201,10 +201,21 @@ static int left_name(void *ctx, const char *name)
 
 static uint64_t going_on_from(const struct rebuild *r)
 {
-	return r->greatest < UINT64_MAX - 2 * sequence_leap ? r->greatest + sequence_leap : r->greatest;
+	return r->greatest + sequence_leap;
 }
 
-static int leave_name(const struct rebuild *r)
+/* Starts after it leap, too, by far less. */
+static int check_room(struct rebuild *r)
+{
+	if (r->greatest < UINT64_MAX - 2 * sequence_leap)
+		return 0;
+	return err_set(&r->err, ERR_CORRUPT,
+		"the sequences of the chunks in %s are used up, by a trailer or a name " LEFT_NAME
+		"*: no rebuild leaves one like it. Format a fresh disk instead: its chunks are made again from the others",
+		r->dir);
+}
+
+static int leave_name(struct rebuild *r)
 {
 	char path[PATH_ROOM];
 	int fd, rc;
@@ -212,10 +223,11 @@ static int leave_name(const struct rebuild *r)
 	snprintf(path, sizeof(path), "%s/" LEFT_NAME "%0*llx", r->dir, LEFT_DIGITS,
 		(unsigned long long)going_on_from(r));
 	rc = io_open(r->io, path, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd);
-	if (rc < 0)
-		return rc;
-	io_close(r->io, fd);
-	return io_sync_dir(r->io, r->dir); /* before an index may be there that seals go on from */
+	if (rc == 0) {
+		io_close(r->io, fd);
+		rc = io_sync_dir(r->io, r->dir); /* before an index may be there that seals go on from */
+	}
+	return rc < 0 ? err_set(&r->err, rc, "cannot create %s: %s", path, err_text(rc)) : 0;
 }
 
 /* ---- choosing ---- */
@@ -287,12 +299,14 @@ static void index_closed(void *ctx)
 	snprintf(fresh, sizeof(fresh), "%s/index.new", r->dir);
 	snprintf(place, sizeof(place), "%s/index", r->dir);
 	rc = leave_name(r);
-	if (rc == 0) {
-		rc = rename_away(r, "index", "index.old", old);
-		if (rc == ERR_NOENT) {
-			old[0] = 0;
-			rc = 0;
-		}
+	if (rc < 0) {
+		finish(r, rc, r->err.text);
+		return;
+	}
+	rc = rename_away(r, "index", "index.old", old);
+	if (rc == ERR_NOENT) {
+		old[0] = 0;
+		rc = 0;
 	}
 	if (rc == 0)
 		rc = io_rename(r->io, fresh, place);
@@ -446,6 +460,8 @@ void rebuild_start(struct io *io, const struct rebuild_options *options)
 		if (rc < 0 && r->err.code == 0)
 			err_set(&r->err, rc, "cannot read %s: %s", path, err_text(rc));
 	}
+	if (rc == 0)
+		rc = check_room(r);
 	if (rc == 0) {
 		choose(r);
 		rc = write_index(r);

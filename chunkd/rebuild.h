@@ -19,8 +19,8 @@ struct rebuild_options {
 };
 
 /*
- * Scans synchronously, then writes as the loop runs, then calls `done`. The old index stays beside the new one as index.old-N. A crash
- * leaves the old index in place, or none: then run it again.
+ * Scans synchronously, then writes as the loop runs, then calls `done`. The old index stays beside the new one as index.old-N, and an
+ * empty file rebuilt-SEQUENCE, which later rebuilds need: it must stay. A crash leaves the old index in place, or none: then run it again.
  */
 void rebuild_start(struct io *io, const struct rebuild_options *options);
 

@@ -293,4 +293,88 @@ START_TEST(test_trailer_that_comes_back)
 }
 END_TEST
 
-UNIT_MAIN("rebuild_sim", test_rebuild_at_its_syncs, test_bad_sectors, test_trailer_that_comes_back)
+/* A rebuild whose nth write or sync fails says so; the index of before is in place, or none, and the next rebuild makes one. False: it has fewer. */
+static bool fails_at(struct bed *b, enum sim_fault what, uint64_t n, uint32_t *names_failed)
+{
+	struct rebuilding r = {.b = b};
+	struct err err;
+	int rc;
+
+	sim_host_crash(b->host);
+	sim_host_restart(b->host);
+	sim_fault_after(b->host, what, n, ERR_IO);
+	rebuild_run(&r);
+	ck_assert(sim_run(b->sim, is_over, &r, sim_now_ns(b->sim) + 60 * SECOND_NS));
+	sim_fault_after(b->host, what, 0, 0);
+	ck_assert(r.code == 0 || r.text[0]);
+	sim_host_crash(b->host);
+	sim_host_restart(b->host);
+	rc = bed_try_open(b, &err);
+	if (strstr(r.text, "/rebuilt-") != NULL) {
+		++*names_failed;
+		ck_assert_int_eq(rc, 0);
+	}
+	if (rc == ERR_NOENT && r.code) {
+		rebuild_and_open(b, 0);
+		rc = 0;
+	}
+	ck_assert_msg(rc == 0, "%s", err.text);
+	check_all(b);
+	return r.code != 0;
+}
+
+START_TEST(test_failed_writes)
+{
+	static const enum sim_fault faults[] = {SIM_FAULT_WRITE, SIM_FAULT_SYNC};
+	struct bed *b = mem_alloc(sizeof(*b));
+	uint32_t failed = 0, names_failed = 0;
+
+	bed_init_with(b, 93, 16 * 1024 * MIB);
+	for (int i = 0; i < 4; i++)
+		writers_write_once(b, WRITERS);
+	for (size_t i = 0; i < ARRAY_COUNT(faults); i++)
+		for (uint64_t n = 1; n < 30; n++)
+			failed += fails_at(b, faults[i], n, &names_failed);
+	ck_assert_uint_gt(failed, 10);
+	ck_assert_uint_gt(names_failed, 0);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+static void leave(struct bed *b, const char *path)
+{
+	int fd;
+
+	ck_assert_int_eq(io_open(b->host, path, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd), 0);
+	io_close(b->host, fd);
+}
+
+/* A name that no rebuild leaves would have sequences begin anew; what only looks like one counts for nothing. */
+START_TEST(test_sequences_used_up)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	struct rebuilding r = {.b = b};
+
+	bed_init_with(b, 94, 16 * 1024 * MIB);
+	writers_write_once(b, WRITERS);
+	leave(b, "/disk/rebuilt-fffffffffffffff");
+	leave(b, "/disk/rebuilt-FFFFFFFFFFFFFFFF");
+	rebuild_and_open(b, 0);
+	check_all(b);
+	sim_host_crash(b->host);
+	sim_host_restart(b->host);
+	leave(b, "/disk/rebuilt-ffffffffffffffff");
+	rebuild_run(&r);
+	ck_assert(sim_run(b->sim, is_over, &r, sim_now_ns(b->sim) + 60 * SECOND_NS));
+	ck_assert_int_eq(r.code, ERR_CORRUPT);
+	ck_assert_ptr_nonnull(strstr(r.text, "rebuilt-*"));
+	crash_and_restart(b);
+	check_all(b);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+UNIT_MAIN("rebuild_sim", test_rebuild_at_its_syncs, test_bad_sectors, test_trailer_that_comes_back, test_failed_writes,
+	test_sequences_used_up)
