@@ -682,10 +682,12 @@ void plan_repair_failed(struct plan_repair *p, uint64_t block, uint32_t disk, ui
 		*f = (struct repair_put_off){0};
 	}
 	wait_ms = f->failures < 20 ? (uint64_t)REPAIR_RETRY_MS << f->failures : REPAIR_RETRY_MAX_MS;
+	if (wait_ms > REPAIR_RETRY_MAX_MS)
+		wait_ms = REPAIR_RETRY_MAX_MS;
 	f->block = block;
 	f->disk = disk;
 	f->failures++;
-	f->until_ms = now_ms + (wait_ms < REPAIR_RETRY_MAX_MS ? wait_ms : REPAIR_RETRY_MAX_MS);
+	f->until_ms = now_ms + wait_ms - rng_below(p->rng, wait_ms / REPAIR_RETRY_EARLY);
 	p->failed_count++;
 	look_again(p, f->until_ms);
 }

@@ -36,6 +36,7 @@ enum {
 	REPAIR_WALK_REST_FACTOR = 20,
 	REPAIR_RETRY_MS = 2 * 1000, /* doubled for each failure in a row, up to an hour */
 	REPAIR_RETRY_MAX_MS = 3600 * 1000,
+	REPAIR_RETRY_EARLY = 4, /* up to 1/4 earlier, by chance: what failed at once is not tried at once */
 	REPAIR_INTENT_MS = 10 * 60 * 1000, /* an order that came to nothing by then is given up */
 };
 

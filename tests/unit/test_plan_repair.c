@@ -700,11 +700,33 @@ START_TEST(test_a_target_dies)
 	b->cmd.intent_end = (struct state_cmd_intent_end){.block = block, .index = 0, .incarnation = 257};
 	ck_assert_int_eq(state_bed_run(b), 0);
 	plan_repair_failed(plan, block, 7, b->time_ms);
-	pass(REPAIR_RETRY_MS - 1);
+	pass(REPAIR_RETRY_MS - REPAIR_RETRY_MS / REPAIR_RETRY_EARLY);
 	ck_assert_uint_eq(next_command(true), 0);
 	pass(REPAIR_WALK_REST_MS);
 	ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
 	ck_assert_uint_ne(b->cmd.intent.disk, 7);
+	finish();
+}
+END_TEST
+
+/* What failed at once is not tried again at once, and never later than was said. */
+START_TEST(test_retries_spread)
+{
+	enum { BLOCKS = 64, EARLY_MS = REPAIR_RETRY_MS / REPAIR_RETRY_EARLY };
+	uint32_t late = 0;
+
+	begin(8, 1, 1, 1);
+	for (uint64_t block = 1; block <= BLOCKS; block++) {
+		const struct repair_put_off *f = &plan->put_off[block % ARRAY_COUNT(plan->put_off)][0];
+
+		plan_repair_failed(plan, block, 7, b->time_ms);
+		ck_assert_uint_eq(f->block, block);
+		ck_assert_uint_le(f->until_ms, b->time_ms + REPAIR_RETRY_MS);
+		ck_assert_uint_gt(f->until_ms, b->time_ms + REPAIR_RETRY_MS - EARLY_MS);
+		late += f->until_ms > b->time_ms + REPAIR_RETRY_MS - EARLY_MS / 2;
+	}
+	ck_assert_uint_gt(late, BLOCKS / 8);
+	ck_assert_uint_lt(late, BLOCKS - BLOCKS / 8);
 	finish();
 }
 END_TEST
@@ -837,6 +859,7 @@ UNIT_MAIN("plan_repair", test_a_dead_server, test_forgets, test_a_disk_that_stay
 	test_missing_chunks_wait_for_their_writer, test_missing_chunks_of_writers_that_are_gone, test_writers_that_come_during_a_walk,
 	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_many_disks_left_out_at_once_wait, test_a_disk_left_out_again_and_again, test_the_hold_ends,
 	test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits, test_crowded_blocks_spread,
-	test_full_disks_are_no_targets, test_a_target_dies, test_the_only_target_failed, test_removed_files_are_left_alone,
+	test_full_disks_are_no_targets, test_a_target_dies, test_the_only_target_failed, test_retries_spread,
+	test_removed_files_are_left_alone,
 	test_open_files_without_a_name_are_repaired, test_without_a_target_they_wait_outside,
 	test_garbage_waits_outside, test_what_fails_waits_outside)
