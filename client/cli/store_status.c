@@ -134,6 +134,31 @@ void store_status_print(const struct store_status *status, FILE *f)
 	json_decref(root);
 }
 
+/* "30s", in the unit of the setting. */
+static const char *setting_bound(const json_t *setting, const char *key, char text[UNITS_TEXT_BYTES])
+{
+	const char *unit = str(setting, "unit");
+
+	if (strcmp(unit, "ms") == 0)
+		return units_format_ms(num(setting, key), text);
+	if (strcmp(unit, "bytes") == 0)
+		return units_format_bytes(num(setting, key), text);
+	snprintf(text, UNITS_TEXT_BYTES, "%llu%s", (unsigned long long)num(setting, key), unit);
+	return text;
+}
+
+static void print_setting(const json_t *o, FILE *f)
+{
+	char min[UNITS_TEXT_BYTES], max[UNITS_TEXT_BYTES], range[2 * UNITS_TEXT_BYTES + 8];
+
+	if (strcmp(str(o, "type"), "yes|no") == 0)
+		snprintf(range, sizeof(range), "yes or no");
+	else
+		snprintf(range, sizeof(range), "%s to %s", setting_bound(o, "min", min), setting_bound(o, "max", max));
+	fprintf(f, "%-24s %-8s default %-8s %-7s %-14s %s\n", str(o, "name"), str(o, "text"), str(o, "default_text"), str(o, "type"),
+	        range, str(o, "help"));
+}
+
 void store_settings_print(const char *text, bool value_only, FILE *f)
 {
 	json_t *root = json_loads(text, 0, NULL);
@@ -144,7 +169,7 @@ void store_settings_print(const char *text, bool value_only, FILE *f)
 		if (value_only)
 			fprintf(f, "%s\n", str(o, "text"));
 		else
-			fprintf(f, "%-24s %-8s default %-8s %s\n", str(o, "name"), str(o, "text"), str(o, "default_text"), str(o, "help"));
+			print_setting(o, f);
 	}
 	json_decref(root);
 }

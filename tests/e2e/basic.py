@@ -183,6 +183,9 @@ def config(store):
     store.run("config", "set", "server.dead_after", "5m")
     check(store.run("config", "get", "server.dead_after") == b"5m\n", "config get")
     check([s["name"] for s in store.json("status")["settings"]] == ["server.dead_after"], "status shows what is not at its default")
+    listed = {line.split()[0]: line for line in store.run("config", "ls").decode().splitlines()}
+    check(len(listed) > 8 and "time    1s to 168h" in listed["server.dead_after"] and "default 10m" in listed["server.dead_after"], f"config ls: {listed}")
+    check("yes or no" in listed["repair.enabled"] and "number  1 to 100" in listed["disk.full"], f"config ls: {listed}")
     for bad in (("server.dead", "5m"), ("server.dead_after", "5"), ("server.dead_after", "soon"), ("gc.grace", "1s")):
         r = store.craton("config", "set", *bad, check=False)
         check(r.returncode == 1 and bad[0].encode() in r.stderr, f"config set {bad}: {r.stderr}")

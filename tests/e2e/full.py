@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """full: a store without room fails the write that needs it, says so, and goes on for everything else."""
 
-import errno
 import os
 import random
 import subprocess
@@ -10,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from localstore import LocalStore, sha256_file, wait_until, write_random
+from localstore import LocalStore, fill_file_system, sha256_file, wait_until, write_random
 from netgroup import private_mounts
 
 MIB = 1 << 20
@@ -31,18 +30,6 @@ def to_the_brim(store, rng):
     wait_until(lambda: store.json("df")["available_bytes"] == 0, "df to offer nothing where nothing fits")
 
 
-def fill(folder):
-    """To the last byte."""
-    with open(os.path.join(folder, "filler"), "wb", buffering=0) as f:
-        for size in (MIB, 4096, 1):
-            try:
-                while True:
-                    f.write(bytes(size))
-            except OSError as e:
-                if e.errno != errno.ENOSPC:
-                    raise
-
-
 def starts_on_a_full_disk(rng):
     """Daemons that are killed where others filled their disk to the last byte start again, and serve what they have."""
     disk = tempfile.mkdtemp(prefix="craton-test-", dir=os.environ.get("CRATON_TEST_DIR") or "/var/tmp")
@@ -52,7 +39,7 @@ def starts_on_a_full_disk(rng):
         source = store.path("source")
         write_random(source, 3 * MIB, rng)
         store.run("put", source, "/before")
-        fill(disk)
+        fill_file_system(disk)
         for name in store.names():
             store.kill9(name)
         store.start(*store.names())

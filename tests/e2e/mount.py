@@ -110,7 +110,11 @@ def listing(m):
     want = {f"n{i:04}" for i in range(700)}
     for name in want:
         os.mkdir(m / f"many/{name}")
+    before = len(os.listdir(f"/proc/{m.proc.pid}/fd"))
     check(set(os.listdir(m / "many")) == want, "a listing of 700")
+    check(sum(1 for name in want if os.stat(m / f"many/{name}").st_ino) == 700, "700 looked up")
+    now = len(os.listdir(f"/proc/{m.proc.pid}/fd"))
+    check(now < before + 20, f"names that the kernel knows hold no descriptors: {before} before 700 names, {now} with them")
     seen = set()
     with os.scandir(m / "many") as it:
         for n, e in enumerate(it):

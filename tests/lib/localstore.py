@@ -2,6 +2,7 @@
 """localstore: a real store on loopback for proofs and end-to-end tests: `craton local up` in a folder of its own."""
 
 import atexit
+import errno
 import hashlib
 import json
 import os
@@ -51,6 +52,18 @@ def wait_until(condition, what, seconds=60.0):
             raise TimeoutError(f"waited {seconds:.0f} s for {what}")
         time.sleep(pause)
         pause = min(pause * 1.2, 0.5)
+
+
+def fill_file_system(folder):
+    """To the last byte, with a file of that name."""
+    with open(os.path.join(folder, "filler"), "wb", buffering=0) as f:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    f.write(bytes(size))
+            except OSError as e:
+                if e.errno != errno.ENOSPC:
+                    raise
 
 
 class Failure(Exception):
