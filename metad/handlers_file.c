@@ -176,8 +176,11 @@ static void on_committed(struct metad *md, void *arg, int status, const struct s
 	Craton__CommitReply reply = CRATON__COMMIT_REPLY__INIT;
 	Craton__Attr attr;
 
-	for (uint32_t i = 0; res && i < res->count; i++)
+	for (uint32_t i = 0; res && i < res->count; i++) {
 		wire_result(md->scratch, i, &res->blocks[i]);
+		if (res->blocks[i].status == ERR_BLOCK_CLOSED)
+			metad__count_refused(md, arg, REFUSED_BLOCK_CLOSED);
+	}
 	if (res) {
 		reply.blocks = md->scratch->results;
 		reply.n_blocks = res->count;

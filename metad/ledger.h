@@ -25,6 +25,7 @@ enum { LEDGER_ENTRY_BYTES = LIMIT_LOG_ENTRY_BYTES - 1 }; /* a group's has its ki
 
 struct ledger;
 struct raft_links;
+struct raft_links_counts;
 
 struct ledger_entry {
 	struct slice data; /* 1 .. LEDGER_ENTRY_BYTES; the caller's until done */
@@ -118,6 +119,8 @@ bool ledger_hangs(const struct ledger *ledger);
 bool ledger_waits(const struct ledger *ledger);
 /* Of a group: what its letters and snapshots came to since the start; else NULL. */
 const struct replica_counts *ledger_counts(const struct ledger *ledger);
+const struct raft_links_counts *ledger_link_counts(const struct ledger *ledger);
+uint64_t ledger_contradictions(const struct ledger *ledger); /* messages that break the protocol in a way that only the state shows */
 /* Where that replica listens; family 0: not known. */
 struct io_addr ledger_member_addr(const struct ledger *ledger, uint64_t id);
 

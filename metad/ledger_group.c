@@ -51,6 +51,16 @@ const struct replica_counts *ledger_counts(const struct ledger *l)
 	return l->replica ? replica_counts(l->replica) : NULL;
 }
 
+const struct raft_links_counts *ledger_link_counts(const struct ledger *l)
+{
+	return l->links ? raft_links_counts(l->links) : NULL;
+}
+
+uint64_t ledger_contradictions(const struct ledger *l)
+{
+	return l->replica ? replica_core(l->replica)->refused : 0;
+}
+
 /* Of this one what its configuration says, of others what they say themselves, else what the log does. */
 struct io_addr ledger_member_addr(const struct ledger *l, uint64_t id)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics: what GET /metrics of metad shows. Nothing here changes anything but the count of blocks, which is made anew now and then. */
 #include "metad/core.h"
-
 #include <stdio.h>
-
 #include "common/base/check.h"
+#include "metad/raft_links.h"
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "0.1.0"
@@ -186,6 +185,35 @@ static void write_members(struct metad *md, struct metrics *m)
 	}
 }
 
+/* Letters of members, or of who says that he is one, that came to nothing, by cause. */
+static void write_letters(struct metad *md, struct metrics *m)
+{
+	static const struct metric refused = {"craton_metad_letters_refused_total", METRIC_COUNTER, "Letters of members, or of others, that were refused, by cause."};
+	const struct raft_links_counts *links = ledger_link_counts(md->ledger);
+	struct metrics_labels l;
+
+	if (!links)
+		return;
+	const struct {
+		const char *cause;
+		uint64_t count;
+	} causes[] = {
+		{"version", links->wrong_version},
+		{"cluster", links->wrong_cluster},
+		{"secret", links->wrong_signature},
+		{"malformed", links->malformed},
+		{"not_here", links->not_here},
+		{"unstamped", links->unstamped},
+		{"replayed", links->replayed},
+		{"contradicting", ledger_contradictions(md->ledger)},
+	};
+	metrics_begin(m, &refused);
+	for (size_t i = 0; i < ARRAY_COUNT(causes); i++) {
+		metrics_labels_init(&l);
+		metrics_value(m, metrics_label(&l, "cause", causes[i].cause), causes[i].count);
+	}
+}
+
 /* Of a group. */
 static void write_group(struct metad *md, struct metrics *m)
 {
@@ -206,6 +234,7 @@ static void write_group(struct metad *md, struct metrics *m)
 	metrics_one(m, &term, md->role.term);
 	if (counts)
 		metrics_fields(m, of_group, counts);
+	write_letters(md, m);
 	if (md->ready)
 		write_members(md, m);
 }

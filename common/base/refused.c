@@ -21,6 +21,7 @@ static const char *const names[REFUSED_CAUSES] = {
 	[REFUSED_SESSION_FORGED] = "session_forged",
 	[REFUSED_SESSION_WINDOW] = "session_out_of_window",
 	[REFUSED_RECEIPT] = "receipt",
+	[REFUSED_BLOCK_CLOSED] = "block_closed",
 	[REFUSED_RECEIPT_OLD] = "receipt_old",
 	[REFUSED_TOKEN] = "token",
 	[REFUSED_TOKEN_EXPIRED] = "token_expired",

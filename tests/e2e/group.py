@@ -45,8 +45,13 @@ def figures(store, name):
         return promtext.parse(answer.read().decode())
 
 
+CAUSES = ("version", "cluster", "secret", "malformed", "not_here", "unstamped", "replayed", "contradicting")
+ORDINARY = ("not_here", "unstamped", "replayed")
+
+
 def check_figures(store):
     """Only who leads speaks for the store."""
+    unstamped = 0
     for name in store.metads():
         shown = figures(store, name)
         leads = promtext.value(shown, "craton_metad_leads") == 1
@@ -55,6 +60,10 @@ def check_figures(store):
         check(not leads or all(promtext.value(shown, "craton_metad_member_lag_entries", member=other) < 1000 for other in store.metads()),
               f"{name} leads, and a member that is up lacks much")
         check(promtext.value(shown, "craton_metad_letters_malformed_total") == 0, f"{name} was sent letters that make no sense")
+        refused = {cause: promtext.value(shown, "craton_metad_letters_refused_total", cause=cause) for cause in CAUSES}
+        check(not any(refused[c] for c in CAUSES if c not in ORDINARY), f"{name} has refused letters of honest members: {refused}")
+        unstamped += refused["unstamped"]
+    check(unstamped > 0, "no metad has asked another one for a stamp, as each does that has started")
     check(leader(store) is not None, "nobody leads")
 
 

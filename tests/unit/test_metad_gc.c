@@ -35,18 +35,25 @@ static void pass(uint64_t ms, uint32_t servers)
 	}
 }
 
+/* A block for a new file. */
+static Craton__AllocateReply *allocated(const char *path, uint64_t *ret_inode, uint64_t *ret_epoch)
+{
+	Craton__AllocateReply *reply;
+
+	ck_assert_int_eq(bed_open_file(b, path, false, ret_inode, ret_epoch), 0);
+	ck_assert_int_eq(bed_allocate(b, *ret_inode, *ret_epoch, 1), 0);
+	reply = (Craton__AllocateReply *)b->reply;
+	b->reply = NULL;
+	return reply;
+}
+
 /* One block in a file of its own; its chunk i lies on disk ret_disks[i]. */
 static uint64_t put_block(const char *path, uint32_t ret_disks[6])
 {
 	uint64_t inode, epoch, block;
-	Craton__Allocation *a;
-	Craton__AllocateReply *reply;
+	Craton__AllocateReply *reply = allocated(path, &inode, &epoch);
+	Craton__Allocation *a = reply->blocks[0];
 
-	ck_assert_int_eq(bed_open_file(b, path, false, &inode, &epoch), 0);
-	ck_assert_int_eq(bed_allocate(b, inode, epoch, 1), 0);
-	reply = (Craton__AllocateReply *)b->reply;
-	b->reply = NULL;
-	a = reply->blocks[0];
 	block = a->block;
 	for (size_t i = 0; i < 6; i++)
 		ret_disks[i] = a->targets[i]->disk;
@@ -225,6 +232,32 @@ static const Craton__InventoryReply *answer(void)
 {
 	return (const Craton__InventoryReply *)b->reply;
 }
+
+/* Who stood still until the floor had passed his block is refused; that is counted, and he can go on with another one. */
+START_TEST(test_commit_below_the_floor)
+{
+	uint64_t inode, epoch;
+	uint32_t disks[6];
+	Craton__AllocateReply *reply;
+
+	metad_bed_open_sim(b, 3);
+	bed_register_all(b, 6);
+	bed_beat_all(b, 6);
+	reply = allocated("f", &inode, &epoch);
+	pass(FLOOR_MS + 3 * BEAT_MS, 6);
+	ck_assert_uint_gt(gc(false)->floor, reply->blocks[0]->block);
+	ck_assert_int_eq(bed_open_file(b, "g", false, &inode, &epoch), 0);
+	ck_assert_uint_eq(bed_refused(b, "block_closed"), 0);
+	for (uint64_t n = 1; n < 3; n++) {
+		ck_assert_int_eq(bed_commit_one(b, inode, epoch, reply->blocks[0], 0, true, 0), ERR_BLOCK_CLOSED);
+		ck_assert_uint_eq(bed_refused(b, "block_closed"), n);
+	}
+	protobuf_c_message_free_unpacked(&reply->base, NULL);
+	put_block("h", disks);
+	ck_assert_uint_eq(bed_refused(b, "block_closed"), 2);
+	metad_bed_close(b);
+}
+END_TEST
 
 START_TEST(test_inventory_finds_orphans_and_missing)
 {
@@ -512,4 +545,4 @@ START_TEST(test_full_disks_take_no_new_data)
 END_TEST
 
 UNIT_MAIN("metad_gc", test_full_disks_take_no_new_data, test_full_metadata_refuse_growth_only, test_orders_after_the_grace, test_start_does_not_wait_for_readers,
-	test_inventory_finds_orphans_and_missing, test_inventory_in_turns, test_lying_inventories, test_many_orphans_in_slices)
+	test_commit_below_the_floor, test_inventory_finds_orphans_and_missing, test_inventory_in_turns, test_lying_inventories, test_many_orphans_in_slices)
