@@ -390,6 +390,10 @@ static int report_anchor(struct reader *r, struct position at, struct err *err)
 	if (intact && f.version != r->wal->version)
 		return err_set(err, ERR_VERSION, "%s: the log is one of %s; nothing was changed", path,
 			f.version == WAL_FRAME_PLAIN ? "a single replica, not of a group" : "a group of replicas");
+	if (r->wal->group)
+		return err_set(err, ERR_CORRUPT,
+			"%s: offset 0: the log's first frame is damaged, from index %" PRIu64 " on; nothing was changed", path,
+			r->wal->group->meta.base_index + 1);
 	return err_set(err, ERR_CORRUPT, "%s: offset 0: the log's first frame is damaged; nothing was changed", path);
 }
 

@@ -9,6 +9,8 @@
  */
 #include "metad/replica/replica_private.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include "common/base/check.h"
 #include "common/base/sometimes.h"
 
@@ -47,10 +49,12 @@ static bool is_known(struct replica *r, uint64_t index, struct slice data)
 {
 	struct raft_config config;
 	enum body_kind kind;
+	char text[128];
 
 	if (body_decode(data, index, &kind, &config) == 0)
 		return true;
-	replica__stop(r, ERR_CORRUPT, "an entry that was read back from the log is of no kind that is known here");
+	snprintf(text, sizeof(text), "entry %" PRIu64 ", read back from the log, is of no kind that is known here", index);
+	replica__stop(r, ERR_CORRUPT, text);
 	return false;
 }
 
