@@ -399,6 +399,12 @@ START_TEST(test_greatest_letter)
 	mem_free(b->bytes);
 	b->bytes = NULL;
 	ck_assert_int_eq(raft_codec_pack(&b->in, &b->bytes, &b->len), ERR_MSGSIZE);
+	/* Nor is one taken that somebody else has made longer. */
+	b->len = RAFT_LETTER_BYTES_MAX + 1;
+	b->bytes = mem_zalloc(b->len);
+	b->request.letter = (ProtobufCBinaryData){b->len, b->bytes};
+	sign(b);
+	ck_assert_int_eq(unpack(b), ERR_MSGSIZE);
 	mem_free(bytes);
 	bed_free(b);
 }

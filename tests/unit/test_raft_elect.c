@@ -38,6 +38,28 @@ START_TEST(test_who_hears_a_leader_does_not_vote)
 }
 END_TEST
 
+/* Two cannot lead in one term. Who says that he is the second one is believed by none, and counted. */
+START_TEST(test_second_leader_of_a_term)
+{
+	struct raft_message m = from(3, RAFT_APPEND, 2);
+
+	founded(3);
+	append(2, 2, 1, 1, 1, 1, 1);
+	ck_assert_uint_eq(core.leader, 2);
+	m.append.prev_index = m.append.prev_term = m.append.last = 1;
+	receive(&m);
+	ck_assert_uint_eq(core.leader, 2);
+	ck_assert_uint_eq(core.refused, 1);
+	ck_assert_uint_eq(u.message_count, 0);
+	founded(3);
+	lead();
+	m.term = core.term;
+	receive(&m);
+	ck_assert_int_eq(core.role, RAFT_LEADER);
+	ck_assert_uint_eq(core.refused, 1);
+}
+END_TEST
+
 START_TEST(test_vote_goes_to_a_log_that_is_not_behind)
 {
 	struct raft_run runs[] = {{1, 1}, {4, 3}};
@@ -294,7 +316,7 @@ START_TEST(test_who_may_have_been_removed_is_heard)
 }
 END_TEST
 
-UNIT_MAIN("raft_elect", test_pre_vote_changes_nothing, test_who_hears_a_leader_does_not_vote,
+UNIT_MAIN("raft_elect", test_pre_vote_changes_nothing, test_who_hears_a_leader_does_not_vote, test_second_leader_of_a_term,
 	test_vote_goes_to_a_log_that_is_not_behind, test_one_vote_a_term, test_votes_of_an_older_term_do_not_count,
 	test_refusal_tells_the_term, test_leader_without_quorum_steps_down, test_who_is_no_voter_votes,
 	test_removed_server_disturbs_nobody, test_who_is_removed_stands_until_that_is_committed, test_candidacy_outlasts_the_silence_before_it,

@@ -334,7 +334,8 @@ START_TEST(test_malformed)
 	const struct replica_counts *counts = replica_counts(n->r);
 	uint64_t last = core->last_index, term = core->term;
 	struct raft_message m = {.type = RAFT_APPEND, .from = l->id, .to = n->id, .term = term};
-	static const uint8_t commands[] = {BODY_COMMANDS, 1}, nonsense[] = {9, 9};
+	static const uint8_t commands[] = {BODY_COMMANDS, 1}, nonsense[] = {9, 9}, large[LIMIT_LOG_ENTRY_BYTES + 1] = {BODY_COMMANDS};
+	static struct replica_body many[REPLICA_BODIES_MAX + 1];
 	uint8_t config[BODY_CONFIG_BYTES_MAX];
 	struct replica_body body = {term, slice_of(commands, 2)};
 	uint32_t len = body_encode_config(&members, config);
@@ -364,6 +365,16 @@ START_TEST(test_malformed)
 	m.to = l->id; /* not for this one */
 	replica_receive(n->r, &m, &body, 1);
 	ck_assert_uint_eq(counts->malformed, 6);
+	m.to = n->id;
+	m.append.has_config = false;
+	body.data = slice_of(large, LIMIT_LOG_ENTRY_BYTES + 1); /* an entry that no log takes */
+	replica_receive(n->r, &m, &body, 1);
+	ck_assert_uint_eq(counts->malformed, 7);
+	m.append.last = last + REPLICA_BODIES_MAX + 1; /* more entries than a message has */
+	for (int i = 0; i <= REPLICA_BODIES_MAX; i++)
+		many[i] = (struct replica_body){term, slice_of(commands, 2)};
+	replica_receive(n->r, &m, many, REPLICA_BODIES_MAX + 1);
+	ck_assert_uint_eq(counts->malformed, 8);
 	run_for(g, 10 * ms_ns);
 	ck_assert_uint_eq(core->last_index, last);
 	group_free(g);
@@ -398,6 +409,15 @@ START_TEST(test_messages_that_wait)
 	run_for(g, 10 * ms_ns);
 	replica_receive(n->r, &m, bodies, COUNT);
 	ck_assert_uint_eq(replica_counts(n->r)->dropped, 1);
+	run_for(g, 10 * ms_ns);
+	m.append.last = m.append.prev_index;
+	m.append.run_count = 0;
+	for (int i = 0; i < REPLICA_MESSAGES_MAX; i++)
+		replica_receive(n->r, &m, NULL, 0);
+	ck_assert_uint_eq(replica_counts(n->r)->dropped, 1);
+	replica_receive(n->r, &m, NULL, 0);
+	ck_assert_uint_eq(replica_counts(n->r)->dropped, 2);
+	ck_assert_uint_eq(replica_counts(n->r)->malformed, 0);
 	group_free(g);
 }
 END_TEST
