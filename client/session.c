@@ -430,7 +430,7 @@ int session_explain(const struct session *session, struct err *err, int status, 
 			"%s%s%s: metad has ended this client's session (silent for too long?): whether it was done is unknown, look before trying again",
 			what, sep, path);
 	case ERR_NOSPC:
-		return err_set(err, status, "%s%s%s: no space left: %s", what, sep, path, SESSION_ROOM_HINT);
+		return err_set(err, status, "%s%s%s: no space left on the disks of the chunk servers: %s", what, sep, path, SESSION_ROOM_HINT);
 	case ERR_META_FULL:
 		return err_set(err, status,
 			"%s%s%s: the disk that metad keeps its directory on is full: remove files, or give it more room", what,

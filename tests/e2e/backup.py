@@ -88,6 +88,7 @@ data = open(backup, "rb").read()
 for name, content, say in (("cut", data[:-1], "ends too early"), ("flipped", data[:5000] + bytes([data[5000] ^ 1]) + data[5001:], "is damaged"),
                            ("long", data + b"x", "goes on behind its end"), ("empty", b"", "ends too early"),
                            ("text", b"x" * 4096, "is not a backup"), ("newer", data[:8] + b"\x02" + data[9:], "format version 2"),
+                           ("older", data[:8] + b"\x00" + data[9:], "format version 0"),
                            ("joined", data + data, "goes on behind its end")):
     path = store.path(name)
     with open(path, "wb") as f:
