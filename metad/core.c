@@ -492,6 +492,7 @@ int metad_start(struct io *io, const struct metad_options *options, struct metad
 	metad__drive_timer(md);
 	metad__background_start(md);
 	metad__make_way_start(md);
+	metad__table_check_start(md);
 	*ret_metad = md;
 	return 0;
 }
@@ -521,7 +522,7 @@ static void on_ledger_closed(void *ctx, int code)
 void metad__maybe_stopped(struct metad *md)
 {
 	if (!md->stopping || !md->server_closed || md->closing || !metad__batches_idle(md) || !metad__scan_idle(md) ||
-		!metad__background_idle(md) || !metad__make_way_idle(md) || io_pending(&md->timer))
+		!metad__background_idle(md) || !metad__make_way_idle(md) || !metad__table_check_idle(md) || io_pending(&md->timer))
 		return;
 	md->closing = true;
 	metad__backup_stop(md);
@@ -549,6 +550,7 @@ static void stop_parts(void *ctx)
 	metad__scan_stop(md);
 	metad__background_stop(md);
 	metad__make_way_stop(md);
+	metad__table_check_stop(md);
 	if (io_pending(&md->timer))
 		io_cancel(md->io, &md->timer);
 	rpc_server_close(md->server, on_server_closed, md);

@@ -247,6 +247,14 @@ struct metad_backup {
 	bool pending;
 };
 
+/* ---- the whole table is read now and then ---- */
+
+struct metad_table_check {
+	struct kv_snapshot *snapshot; /* NULL: it rests */
+	struct io_op timer;           /* not pending while rows come to memory */
+	uint64_t rows, bytes, begun_ns;
+};
+
 /* ---- the group: what an operator asked for, one thing at a time ---- */
 
 struct metad_members {
@@ -323,6 +331,7 @@ struct metad {
 	struct metad_scratch *scratch; /* parts of replies */
 	struct block_scan scan;
 	struct metad_backup backup;
+	struct metad_table_check table_check;
 	struct metad_members members;
 
 	void (*stopped)(void *ctx);
@@ -531,6 +540,12 @@ void metad__fill_df(struct metad *md, Craton__DfReply *df);
 /* backup.c */
 void metad__backup_tick(struct metad *md);
 void metad__backup_stop(struct metad *md); /* before the table is closed */
+
+/* table_check.c */
+void metad__table_check_start(struct metad *md);
+void metad__table_check_forget(struct metad *md); /* before another table takes the place of this one */
+void metad__table_check_stop(struct metad *md);   /* before the table is closed */
+bool metad__table_check_idle(const struct metad *md);
 
 /* metrics.c */
 int metad__metrics_open(struct metad *md, struct err *err);

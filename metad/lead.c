@@ -322,6 +322,7 @@ void metad__on_table(void *ctx, struct kv *kv)
 	struct metad *md = metad__of(ctx);
 
 	CHECK(!md->role.leads && !md->backup.snapshot);
+	metad__table_check_forget(md);
 	if (!kv)
 		state_close(&md->state);
 	else if (state_open_as(&md->state, kv, md->options.supports))
