@@ -252,7 +252,7 @@ struct metad_backup {
 struct metad_table_check {
 	struct kv_snapshot *snapshot; /* NULL: it rests */
 	struct io_op timer;           /* not pending while rows come to memory */
-	uint64_t rows, bytes, begun_ns;
+	uint64_t rows, bytes, begun_ns, begun_bytes;
 };
 
 /* ---- the group: what an operator asked for, one thing at a time ---- */
@@ -546,6 +546,8 @@ void metad__table_check_start(struct metad *md);
 void metad__table_check_forget(struct metad *md); /* before another table takes the place of this one */
 void metad__table_check_stop(struct metad *md);   /* before the table is closed */
 bool metad__table_check_idle(const struct metad *md);
+/* Bytes of the table on the disk, when the snapshot was opened and now. */
+bool metad__table_check_gives_way(uint64_t begun_bytes, uint64_t now_bytes);
 
 /* metrics.c */
 int metad__metrics_open(struct metad *md, struct err *err);

@@ -7,7 +7,8 @@
  *     rest --timer--> snapshot --rows in memory--> a slice of rows --timer--> ... --last row--> rest
  *                         \--the disk is all but full: the room is needed--> rest
  *
- * An open snapshot keeps the table from reusing what it frees, so it ends in good time; and users come first, so it is not as fast as can be.
+ * An open snapshot keeps the table from reusing what it frees: where very much is written it ends, for an hour. Users come first, so it is not as
+ * fast as can be.
  */
 #include "metad/core.h"
 
@@ -20,9 +21,11 @@ enum {
 	RETRY_MS = 60 * 60 * 1000,  /* where there was no room for a snapshot */
 	AGAIN_MS = 24 * 60 * 60 * 1000,
 	PRESSURE_REST = 50, /* per cent of the table's memory, as of the plans (background.c) */
+	GROWTH_SHARE = 8,   /* of what the table takes of the disk: while a snapshot is open it may grow by 1/8 */
 };
 
-static const uint64_t MS_NS = 1000 * 1000;
+static const uint64_t GROWTH_BYTES = 64 << 20, /* and by so much */
+	MS_NS = 1000 * 1000;
 
 static void on_timer(struct io_op *op);
 
@@ -41,6 +44,19 @@ static void close_snapshot(struct metad_table_check *c)
 	c->snapshot = NULL;
 }
 
+static uint64_t backing_bytes(const struct metad *md)
+{
+	struct kv_stats stats;
+
+	kv_get_stats(md->state.kv, &stats);
+	return stats.backing_bytes;
+}
+
+bool metad__table_check_gives_way(uint64_t begun_bytes, uint64_t now_bytes)
+{
+	return now_bytes > begun_bytes + begun_bytes / GROWTH_SHARE + GROWTH_BYTES;
+}
+
 static void open_snapshot(struct metad *md)
 {
 	struct metad_table_check *c = &md->table_check;
@@ -53,6 +69,7 @@ static void open_snapshot(struct metad *md)
 		return;
 	}
 	c->rows = c->bytes = 0;
+	c->begun_bytes = backing_bytes(md);
 	c->begun_ns = io_now_ns(md->io);
 	rest(md, 0);
 }
@@ -64,6 +81,7 @@ static void end(struct metad *md, int code, const char *text)
 
 	close_snapshot(c);
 	if (code == ERR_NOSPC) {
+		log_line(md->options.log, LOG_INFO, "table-not-checked", "rows=%llu text=\"%s\"", (unsigned long long)c->rows, text);
 		rest(md, RETRY_MS);
 	} else if (code != ERR_NOENT) {
 		metad__fatal(md, code, text);
@@ -103,6 +121,8 @@ static void on_timer(struct io_op *op)
 		rest(md, md->table_check.snapshot ? SLICE_MS : FIRST_MS);
 	else if (!md->table_check.snapshot)
 		open_snapshot(md);
+	else if (metad__table_check_gives_way(md->table_check.begun_bytes, backing_bytes(md)))
+		end(md, ERR_NOSPC, "so much is written that the table would grow by what it may not overwrite meanwhile");
 	else if (kv_snapshot_near(md->table_check.snapshot, SLICE_BYTES, read_slice, md))
 		read_slice(md);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A real metad, spoken to over connections: on simulated hosts, where time and crashes cost nothing, and once on a real loop. */
+#include "metad/core.h"
 #include "tests/lib/metad_bed.h"
 #include "tests/lib/unit.h"
 
@@ -630,7 +631,20 @@ START_TEST(test_stops_when_the_log_fails)
 }
 END_TEST
 
-UNIT_MAIN("metad", test_names, test_names_on_a_real_loop, test_policy_and_attributes, test_allocate,
+/* Reading the whole table holds what was freed meanwhile: of that there may be so much, and no more. */
+START_TEST(test_reading_the_table_gives_way)
+{
+	static const uint64_t MIB = 1 << 20;
+
+	ck_assert(!metad__table_check_gives_way(0, 64 * MIB));
+	ck_assert(metad__table_check_gives_way(0, 64 * MIB + 1));
+	ck_assert(!metad__table_check_gives_way(8192 * MIB, (8192 + 1024 + 64) * MIB));
+	ck_assert(metad__table_check_gives_way(8192 * MIB, (8192 + 1024 + 65) * MIB));
+	ck_assert(!metad__table_check_gives_way(8192 * MIB, 4096 * MIB));
+}
+END_TEST
+
+UNIT_MAIN("metad", test_reading_the_table_gives_way, test_names, test_names_on_a_real_loop, test_policy_and_attributes, test_allocate,
 	test_create_with_first_block, test_write_and_layout, test_receipts_of_an_older_generation_do_not_count,
 	test_forged_receipts_of_the_next_generation, test_status, test_crowded_by_the_domains_of_today,
 	test_another_cluster_is_refused, test_stops_when_the_log_fails)
