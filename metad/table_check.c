@@ -15,10 +15,10 @@
 #include "common/base/check.h"
 
 enum {
-	FIRST_MS = 1000,            /* after the start, or when there is no table */
-	SLICE_MS = 10,              /* from one slice to the next */
-	SLICE_BYTES = 320 << 10,    /* 32 MiB/s, a few per cent of a core */
-	RETRY_MS = 60 * 60 * 1000,  /* where there was no room for a snapshot */
+	FIRST_MS = 1000,           /* after the start, or when there is no table */
+	SLICE_MS = 10,             /* from one slice to the next */
+	SLICE_BYTES = 320 << 10,   /* 32 MiB/s, a few per cent of a core */
+	RETRY_MS = 60 * 60 * 1000, /* where there was no room for a snapshot */
 	AGAIN_MS = 24 * 60 * 60 * 1000,
 	PRESSURE_REST = 50, /* per cent of the table's memory, as of the plans (background.c) */
 	GROWTH_SHARE = 8,   /* of what the table takes of the disk: while a snapshot is open it may grow by 1/8 */
@@ -81,13 +81,14 @@ static void end(struct metad *md, int code, const char *text)
 
 	close_snapshot(c);
 	if (code == ERR_NOSPC) {
-		log_line(md->options.log, LOG_INFO, "table-not-checked", "rows=%llu text=\"%s\"", (unsigned long long)c->rows, text);
+		log_line(md->options.log, LOG_INFO, "table-not-checked", "rows=%llu text=\"%s\"",
+			(unsigned long long)c->rows, text);
 		rest(md, RETRY_MS);
 	} else if (code != ERR_NOENT) {
 		metad__fatal(md, code, text);
 	} else {
-		log_line(md->options.log, LOG_INFO, "table-checked", "rows=%llu bytes=%llu ms=%llu", (unsigned long long)c->rows,
-			(unsigned long long)c->bytes, (unsigned long long)took_ms);
+		log_line(md->options.log, LOG_INFO, "table-checked", "rows=%llu bytes=%llu ms=%llu",
+			(unsigned long long)c->rows, (unsigned long long)c->bytes, (unsigned long long)took_ms);
 		rest(md, AGAIN_MS);
 	}
 }
@@ -122,7 +123,8 @@ static void on_timer(struct io_op *op)
 	else if (!md->table_check.snapshot)
 		open_snapshot(md);
 	else if (metad__table_check_gives_way(md->table_check.begun_bytes, backing_bytes(md)))
-		end(md, ERR_NOSPC, "so much is written that the table would grow by what it may not overwrite meanwhile");
+		end(md, ERR_NOSPC,
+			"so much is written that the table would grow by what it may not overwrite meanwhile");
 	else if (kv_snapshot_near(md->table_check.snapshot, SLICE_BYTES, read_slice, md))
 		read_slice(md);
 }
