@@ -252,6 +252,7 @@ struct metad_backup {
 struct metad_table_check {
 	struct kv_snapshot *snapshot; /* NULL: it rests */
 	struct io_op timer;           /* not pending while rows come to memory */
+	uint64_t due_ns;              /* when it is to begin; 0: never */
 	uint64_t rows, bytes, begun_ns, begun_bytes;
 };
 
@@ -543,7 +544,7 @@ void metad__backup_stop(struct metad *md); /* before the table is closed */
 
 /* table_check.c */
 void metad__table_check_start(struct metad *md);
-void metad__table_check_forget(struct metad *md); /* before another table takes the place of this one */
+void metad__table_check_forget(struct metad *md); /* before another table takes the place of this one: that is read soon */
 void metad__table_check_stop(struct metad *md);   /* before the table is closed */
 bool metad__table_check_idle(const struct metad *md);
 /* Bytes of the table on the disk, when the snapshot was opened and now. */

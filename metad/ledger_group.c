@@ -58,7 +58,9 @@ const struct raft_links_counts *ledger_link_counts(const struct ledger *l)
 
 uint64_t ledger_contradictions(const struct ledger *l)
 {
-	return l->replica ? replica_core(l->replica)->refused : 0;
+	const struct raft_core *core = l->replica ? replica_core(l->replica) : NULL;
+
+	return core ? core->refused : 0; /* who founds a group has none for a while */
 }
 
 /* Of this one what its configuration says, of others what they say themselves, else what the log does. */

@@ -44,6 +44,7 @@ struct metad_options {
 	uint64_t log_keep_bytes;               /* of a group's log, for those that lag; 0: 256 MiB, or four segments if that is less */
 	uint64_t down_after_ms;                /* server.down_after of a new store; 0: its default */
 	uint16_t supports;                     /* cluster versions up to it, as an older build; 0: what this build does. For tests */
+	bool table_unread;                     /* the whole table is not read now and then. For tests */
 	const char *way_path;                  /* the word that asks bulk of this host to make way (common/io/io_word.h); NULL: none */
 	const struct rpc_transform *transform;
 	const struct log *log;

@@ -15,7 +15,8 @@
 #include "common/base/check.h"
 
 enum {
-	FIRST_MS = 1000,           /* after the start, or when there is no table */
+	FIRST_MS = 1000,           /* after the start, and when the table is another one */
+	LOOK_MS = 60 * 1000,       /* while it rests: another table may have come */
 	SLICE_MS = 10,             /* from one slice to the next */
 	SLICE_BYTES = 320 << 10,   /* 32 MiB/s, a few per cent of a core */
 	RETRY_MS = 60 * 60 * 1000, /* where there was no room for a snapshot */
@@ -29,12 +30,18 @@ static const uint64_t GROWTH_BYTES = 64 << 20, /* and by so much */
 
 static void on_timer(struct io_op *op);
 
-static void rest(struct metad *md, uint64_t ms)
+static void wait(struct metad *md, uint64_t ms)
 {
 	if (md->stopping || md->failed)
 		return;
 	io_prep_timer(&md->table_check.timer, io_now_ns(md->io) + ms * MS_NS, on_timer);
 	io_submit(md->io, &md->table_check.timer);
+}
+
+static void rest(struct metad *md, uint64_t ms)
+{
+	md->table_check.due_ns = io_now_ns(md->io) + ms * MS_NS;
+	wait(md, ms < LOOK_MS ? ms : LOOK_MS);
 }
 
 static void close_snapshot(struct metad_table_check *c)
@@ -62,8 +69,13 @@ static void open_snapshot(struct metad *md)
 	struct metad_table_check *c = &md->table_check;
 	struct err err = {0};
 	uint64_t applied;
+	int code = kv_snapshot_open(md->state.kv, &c->snapshot, &applied, &err);
 
-	if (kv_snapshot_open(md->state.kv, &c->snapshot, &applied, &err) < 0) {
+	if (code == ERR_CORRUPT) {
+		metad__fatal(md, code, err.text);
+		return;
+	}
+	if (code < 0) {
 		log_line(md->options.log, LOG_WARN, "table-not-checked", "text=\"%s\"", err.text);
 		rest(md, RETRY_MS);
 		return;
@@ -71,7 +83,7 @@ static void open_snapshot(struct metad *md)
 	c->rows = c->bytes = 0;
 	c->begun_bytes = backing_bytes(md);
 	c->begun_ns = io_now_ns(md->io);
-	rest(md, 0);
+	wait(md, 0);
 }
 
 static void end(struct metad *md, int code, const char *text)
@@ -109,38 +121,46 @@ static void read_slice(void *ctx)
 	if (code)
 		end(md, code, err.text);
 	else
-		rest(md, SLICE_MS);
+		wait(md, SLICE_MS);
 }
 
 static void on_timer(struct io_op *op)
 {
 	struct metad *md = CONTAINER_OF(op, struct metad, table_check.timer);
+	struct metad_table_check *c = &md->table_check;
+	uint64_t now_ns = io_now_ns(md->io);
 
 	if (md->stopping || md->failed || op->result)
 		metad__maybe_stopped(md);
-	else if (!md->state.kv || kv_pressure_now(md->state.kv) >= PRESSURE_REST)
-		rest(md, md->table_check.snapshot ? SLICE_MS : FIRST_MS);
-	else if (!md->table_check.snapshot)
-		open_snapshot(md);
-	else if (metad__table_check_gives_way(md->table_check.begun_bytes, backing_bytes(md)))
+	else if (c->snapshot && metad__table_check_gives_way(c->begun_bytes, backing_bytes(md)))
 		end(md, ERR_NOSPC,
 			"so much is written that the table would grow by what it may not overwrite meanwhile");
-	else if (kv_snapshot_near(md->table_check.snapshot, SLICE_BYTES, read_slice, md))
+	else if (!c->snapshot && now_ns < c->due_ns)
+		wait(md, c->due_ns - now_ns < LOOK_MS * MS_NS ? (c->due_ns - now_ns) / MS_NS + 1 : LOOK_MS);
+	else if (!md->state.kv || kv_pressure_now(md->state.kv) >= PRESSURE_REST)
+		wait(md, c->snapshot ? SLICE_MS : FIRST_MS);
+	else if (!c->snapshot)
+		open_snapshot(md);
+	else if (kv_snapshot_near(c->snapshot, SLICE_BYTES, read_slice, md))
 		read_slice(md);
 }
 
 void metad__table_check_start(struct metad *md)
 {
-	rest(md, FIRST_MS);
+	if (!md->options.table_unread)
+		rest(md, FIRST_MS);
 }
 
 void metad__table_check_forget(struct metad *md)
 {
-	bool waits = md->table_check.snapshot && !io_pending(&md->table_check.timer);
+	struct metad_table_check *c = &md->table_check;
 
-	close_snapshot(&md->table_check);
-	if (waits)
-		rest(md, FIRST_MS);
+	close_snapshot(c);
+	if (!c->due_ns)
+		return;
+	c->due_ns = io_now_ns(md->io) + FIRST_MS * MS_NS;
+	if (!io_pending(&c->timer))
+		wait(md, FIRST_MS);
 }
 
 void metad__table_check_stop(struct metad *md)

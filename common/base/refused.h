@@ -33,7 +33,7 @@ enum refused_cause {
 	REFUSED_SESSION_FORGED,
 	REFUSED_SESSION_WINDOW,
 	REFUSED_RECEIPT,
-	REFUSED_BLOCK_CLOSED, /* a commit of a block whose id is below the floor */
+	REFUSED_BLOCK_CLOSED, /* a commit of a block that counts as given up, or has gone: its id is below the floor, or it was dropped */
 	REFUSED_RECEIPT_OLD, /* of another generation of the disk, or of no disk: it counts for nothing */
 	/* what clients, and metad with its orders, say to chunk servers */
 	REFUSED_TOKEN,

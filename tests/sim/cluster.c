@@ -13,7 +13,7 @@
 #include "common/kv/kv.h"
 #include "metad/core.h"
 
-enum { METAD_PORT = 7000, CHUNKD_PORT = 7100, OLDER_STARTS = 3 };
+enum { METAD_PORT = 7000, CHUNKD_PORT = 7100, OLDER_STARTS = 3, TABLE_SEEDS = 8 };
 
 #define MIB ((uint64_t)1 << 20)
 #define DISK_BYTES (1024 * MIB) /* sparse: what is written counts */
@@ -125,6 +125,7 @@ static int start_metad(struct cluster_node *n, struct err *err)
 		.log_keep_bytes = c->options.seed % 2 ? LOG_KEEP_BYTES : 0,
 		.down_after_ms = DOWN_AFTER_MS,
 		.supports = n->starts < n->older_starts ? STATE_CLUSTER_VERSION - 1 : STATE_CLUSTER_VERSION,
+		.table_unread = c->options.seed % TABLE_SEEDS != TABLE_SEEDS - 1,
 		.transform = c->options.transform ? &rpc_transform_xor : NULL,
 		.log = &n->log,
 		.on_fatal = on_fatal,

@@ -264,4 +264,21 @@ START_TEST(test_same_seed_same_events)
 }
 END_TEST
 
-UNIT_MAIN("metad_sim", test_time_goes_on_after_a_crash, test_who_waits_for_a_processor_asks_for_way, test_metrics_without_a_table, test_crash_while_creating, test_same_seed_same_events)
+/* Who founds a group has no core until that is durable. */
+START_TEST(test_metrics_while_a_group_is_founded)
+{
+	struct sim *sim = sim_new(&(struct sim_options){.seed = 5});
+	const char *text;
+
+	metad_bed_make_group(b, 1, sim, 7000);
+	b->options.metrics = sim_host_addr(b->server_io, 9100);
+	sim_disk_stall(b->server_io, 5000000000ull);
+	metad_bed_start(b);
+	text = ask_metrics();
+	ck_assert_ptr_nonnull(strstr(text, "craton_metad_letters_refused_total{cause=\"contradicting\"} 0\n"));
+	ck_assert_ptr_nonnull(strstr(text, "craton_metad_leads 0\n"));
+	metad_bed_close(b);
+}
+END_TEST
+
+UNIT_MAIN("metad_sim", test_metrics_while_a_group_is_founded, test_time_goes_on_after_a_crash, test_who_waits_for_a_processor_asks_for_way, test_metrics_without_a_table, test_crash_while_creating, test_same_seed_same_events)
