@@ -115,7 +115,7 @@ int backup_check_header(struct backup_check *c, struct slice bytes, struct err *
 		return err_set(err, ERR_VERSION,
 			"the backup has format version %u, this program knows %u: use the version of Craton that made it",
 			version, BACKUP_VERSION);
-	if (bytes.len < BACKUP_HEADER_BYTES || header_bytes != BACKUP_HEADER_BYTES)
+	if (bytes.len != BACKUP_HEADER_BYTES || header_bytes != BACKUP_HEADER_BYTES)
 		return err_set(err, ERR_CORRUPT, "the backup is cut or damaged in its header");
 	rcursor_copy(&r, c->header.cluster.bytes, sizeof(c->header.cluster.bytes));
 	c->header.applied_index = rcursor_u64(&r);
