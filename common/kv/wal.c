@@ -222,6 +222,8 @@ int wal_open(struct io *io, const struct wal_options *options, uint64_t from,
 	wal__all_durable(wal);
 	wal->epoch = wal->durable_number;
 	wal__make_from(wal);
+	if (wal->live.next == wal->live.prev && list_empty(&wal->ready) && list_empty(&wal->obsolete))
+		wal__make_room(wal);
 	if (!list_empty(&wal->gone))
 		wal__kick(wal);
 	*ret_wal = wal;

@@ -12,6 +12,9 @@
  * the log is in need of, and those of an idle log wait. A log that is opened further on than a quarter begins there, and has at least half of what is left
  * of its segment. Where entries wait for a segment, or a restart does, a step follows the other.
  *
+ * A log that has one segment only, and so none to use again, takes the room of the next one when it is opened: others may fill the disk before it has
+ * come near, and what frees space is a change that must be logged first.
+ *
  * What an earlier life left under the name log-new is written over from its start: to truncate it would give the disk all of it to discard at once.
  */
 #include "common/base/check.h"
@@ -75,6 +78,20 @@ static int drop(struct wal *wal, struct wal_segment *s, const char *path, int rc
 	s->fd = -1;
 	s->made_bytes = 0;
 	return rc;
+}
+
+void wal__make_room(struct wal *wal)
+{
+	struct wal_segment s = {.fd = -1};
+	char path[WAL_PATH_BYTES];
+	int rc;
+
+	new_path(wal, path);
+	rc = open_new(wal, &s, path);
+	if (rc)
+		(void)drop(wal, &s, path, rc);
+	else
+		io_close(wal->io, s.fd);
 }
 
 static int add_zeros(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes)

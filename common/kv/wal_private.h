@@ -194,6 +194,8 @@ bool wal__made(const struct wal *wal, const struct wal_segment *s); /* complete 
  */
 int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes);
 int wal__make_named(struct wal *wal, struct wal_segment *s, uint64_t number);
+/* Blocks. The disk keeps what the next segment will take, if it has that: best effort, for who finds no room later waits for it. */
+void wal__make_room(struct wal *wal);
 
 /* wal_segment.c */
 void wal__segment_path(const struct wal *wal, uint64_t number, char path[WAL_PATH_BYTES]);

@@ -145,6 +145,13 @@ static inline uint64_t size_of(const char *path)
 	return bytes;
 }
 
+/* As where there was none for a second segment when the log was opened. */
+static inline void no_room(void)
+{
+	ck_assert_int_eq(io_unlink(bed.host, new_path), 0);
+	sim_disk_full(bed.host, true);
+}
+
 static inline bool is_there(const char *path)
 {
 	int fd, rc = io_open(bed.host, path, 0, 0, &fd);

@@ -150,6 +150,46 @@ START_TEST(test_used_again_meanwhile)
 }
 END_TEST
 
+/* Others fill the disk before a young log has come near its second segment: what frees space must be logged first. */
+START_TEST(test_room_of_the_second)
+{
+	for (int opens = 1; opens <= 2; opens++) {
+		bed_init(8, THREE_STEPS);
+		open_log();
+		if (opens == 2) {
+			ck_assert_int_eq(io_unlink(bed.host, new_path), 0); /* its name was not durable */
+			close_log();
+			open_log();
+		}
+		ck_assert_uint_eq(size_of(new_path), bed.segment_bytes);
+		sim_disk_full(bed.host, true);
+		while (wal__last_live(bed.wal)->number == 1)
+			append();
+		close_log();
+		open_log();
+		ck_assert(!is_there(new_path)); /* there is one to use again, some time */
+		ck_assert_uint_eq(bed.replayed_to, bed.acknowledged);
+		close_log();
+		bed_fini();
+	}
+}
+END_TEST
+
+/* Where there is no room a log is opened all the same, and leaves nothing. */
+START_TEST(test_no_room_for_the_second)
+{
+	bed_init(9, THREE_STEPS);
+	open_log();
+	close_log();
+	no_room();
+	open_log();
+	ck_assert(!is_there(new_path));
+	append();
+	close_log();
+	bed_fini();
+}
+END_TEST
+
 /* Who closes does not wait for a segment that nobody will write to. */
 START_TEST(test_closed_before)
 {
@@ -161,7 +201,6 @@ START_TEST(test_closed_before)
 	close_log();
 	ck_assert_uint_eq(bed.in_flight, 0);
 	ck_assert_uint_eq(bed.new_syncs, 0);
-	ck_assert(!is_there(new_path));
 	bed_fini();
 }
 END_TEST
@@ -247,7 +286,7 @@ START_TEST(test_full_disk)
 {
 	bed_init(5, THREE_STEPS);
 	open_log();
-	sim_disk_full(bed.host, true);
+	no_room();
 	for (int i = 0; i < 60; i++)
 		submit();
 	ck_assert(sim_run(bed.sim, is_blocked, NULL, sim_now_ns(bed.sim) + SECOND_NS));
@@ -310,5 +349,5 @@ START_TEST(test_crash_everywhere)
 }
 END_TEST
 
-UNIT_MAIN("wal_make", test_due, test_example, test_burst, test_used_again_meanwhile, test_closed_before, test_closed_meanwhile, test_leftover_on_full_disk,
+UNIT_MAIN("wal_make", test_room_of_the_second, test_no_room_for_the_second, test_due, test_example, test_burst, test_used_again_meanwhile, test_closed_before, test_closed_meanwhile, test_leftover_on_full_disk,
 	test_removed_by_hand, test_full_disk, test_crash_everywhere)

@@ -207,7 +207,7 @@ START_TEST(test_full_disk)
 	close_log();
 	make_file("/log/log-gone-0000000000000001", 6 * WAL_STEP_BYTES);
 	open_log();
-	sim_disk_full(bed.host, true);
+	no_room();
 	for (int i = 0; i < 30; i++)
 		submit();
 	ck_assert(sim_run(bed.sim, is_blocked, NULL, sim_now_ns(bed.sim) + SECOND_NS));
