@@ -340,6 +340,12 @@ static void start_get(struct inspect_chunk *c)
 
 /* ---- a block ---- */
 
+/* Who reads all of it sees for himself. */
+static bool known_damaged(const struct inspect *n, uint8_t index)
+{
+	return !n->op->verify && block_of(n)->chunks[index].damaged;
+}
+
 static void block_start(struct inspect *n)
 {
 	const struct layout_block *b = block_of(n);
@@ -357,7 +363,7 @@ static void block_start(struct inspect *n)
 			.k = b->geom.k,
 			.m = b->geom.m,
 			.index = i,
-			.state = b->chunks[i].present ? CR_CHUNK_OK : CR_CHUNK_MISSING,
+			.state = !b->chunks[i].present ? CR_CHUNK_MISSING : known_damaged(n, i) ? CR_CHUNK_CORRUPT : CR_CHUNK_OK,
 			.crowded = b->crowded,
 			.disk = b->chunks[i].disk,
 			.server = disk ? disk->server->id : 0,
@@ -402,7 +408,7 @@ static void tell(struct inspect *n, uint8_t index)
 	const struct inspect_chunk *c = &n->chunks[index];
 	uint8_t state = c->info.state;
 
-	if (c->info.chunk_bytes > 0 && b->chunks[index].present &&
+	if (c->info.chunk_bytes > 0 && b->chunks[index].present && !b->chunks[index].damaged &&
 		(state == CR_CHUNK_CORRUPT || state == CR_CHUNK_MISSING))
 		report_copy(n->client, b->id, index, b->chunks[index].disk, b->chunks[index].incarnation,
 			state == CR_CHUNK_MISSING ? ERR_NOENT

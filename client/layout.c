@@ -30,6 +30,7 @@ static int take_block(const Craton__Block *in, struct layout_block *b)
 			.incarnation = in->chunks[i]->incarnation,
 			.crc = in->chunks[i]->crc,
 			.present = in->chunks[i]->present,
+			.damaged = in->chunks[i]->damaged,
 		};
 	return 0;
 }

@@ -16,8 +16,9 @@
 
 struct layout_chunk {
 	uint32_t disk, incarnation;
-	uint32_t crc;             /* the proof */
+	uint32_t crc; /* the proof */
 	bool present;
+	bool damaged; /* metad knows that it is; it may be read all the same */
 };
 
 struct layout_block {

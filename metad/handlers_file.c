@@ -288,6 +288,7 @@ static void wire_block(struct metad *md, size_t at, const struct state_block *ro
 		c->incarnation = row->chunks[i].incarnation;
 		c->crc = row->chunks[i].crc;
 		c->present = row->chunks[i].present;
+		c->damaged = row->chunks[i].damaged;
 		b->chunks[i] = c;
 		metad__wire_disk(md, c->disk);
 	}

@@ -128,7 +128,7 @@ const struct cli_command cmd_inspect = {
 	.args = "PATH",
 	.summary = "show where each block and chunk of a file lies, and its state",
 	.details = "Each chunk with its disk, segment file, offset, length and state; each block with its margin: chunks that may still be lost.\n"
-	           "Exit code 1 if any chunk is not ok.\n"
+	           "Without --verify a chunk is corrupt if somebody found it so, and it was not made anew yet. Exit code 1 if any chunk is not ok.\n"
 	           "JSON: path, chunks [block, file_offset, block_bytes, policy, index, kind, state (ok|missing|down|corrupt), margin, crowded,\n"
 	           "disk, server, segment, offset, length, trailer_offset, trailer_bytes, bad_trailer, bad_units], chunk_count, bad_count,\n"
 	           "min_margin, verified.\n\n"
