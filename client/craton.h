@@ -236,7 +236,7 @@ enum cr_chunk_state {
 	CR_CHUNK_OK = 0,        /* present (verify: and every unit read and right) */
 	CR_CHUNK_MISSING = 1,   /* never sealed, or its disk does not have it */
 	CR_CHUNK_DOWN = 2,      /* its server does not answer */
-	CR_CHUNK_CORRUPT = 3,   /* verify: `bad_units` or `bad_trailer` say where */
+	CR_CHUNK_CORRUPT = 3,   /* found so and not made anew yet; verify: `bad_units` or `bad_trailer` say where */
 };
 
 struct cr_chunk_info {
