@@ -141,10 +141,10 @@ static void failed(struct registrar *r, int code, const char *text, uint64_t mos
 	/* Before the first success these are mistakes of the configuration: waiting does not mend them. */
 	if (!ch->registered &&
 		(code == ERR_ACCES || ((code == ERR_WRONG_CLUSTER || code == ERR_VERSION) && rpc_replicas_all_strange(r->metads)))) {
-		char line[256];
+		char line[512];
 
-		snprintf(line, sizeof(line), "metad refuses us: %s: check cluster and secret-file",
-			text ? text : err_text(code));
+		snprintf(line, sizeof(line), "metad refuses us: %s%s", text ? text : err_text(code),
+			text && code == ERR_WRONG_CLUSTER ? "" : ": check cluster and secret-file");
 		ch->o.on_fatal(ch->o.ctx, code, line);
 		return;
 	}

@@ -79,7 +79,7 @@ static void job_lost(struct read_job *j, uint32_t row)
 				i, disks_server_name(&j->args.client->disks, b->chunks[i].disk), why);
 	}
 	err_set(&j->err, ERR_BLOCK_LOST,
-		"read %.160s at offset %llu: fewer than %u of the %u chunks of its block can be read (%s)",
+		"read %.160s at offset %llu: fewer than %u of the %u chunks of its block can be read (%s): see `craton status`",
 		j->args.path, (unsigned long long)row_file_offset(j, row), stripe_data_chunks(read_geom(j)),
 		stripe_data_chunks(read_geom(j)) + read_geom(j)->m, bad);
 }

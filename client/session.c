@@ -125,6 +125,7 @@ static void rpc_done(struct rpc_call *rpc, int status, const ProtobufCMessage *m
 		finish(call, ERR_CANCELED, NULL);
 		return;
 	}
+	call->leaderless |= status == ERR_NOT_LEADER;
 	/* The answer of this attempt is worth more than "timed out": keep the cause. */
 	if (status < 0 && status != ERR_TIMEDOUT)
 		call->last_status = status;
@@ -137,6 +138,9 @@ static void rpc_done(struct rpc_call *rpc, int status, const ProtobufCMessage *m
 	}
 	if (status == ERR_TIMEDOUT && call->last_status)
 		status = call->last_status;
+	/* Those that are gone say less than those that are there and have nobody who leads. Neither took effect. */
+	if (call->leaderless && (status == ERR_CONNREFUSED || status == ERR_HOSTUNREACH))
+		status = ERR_NOT_LEADER;
 	finish(call, status, msg);
 }
 
@@ -252,7 +256,7 @@ void session_start(struct session *session, struct session_call *call)
 	call->deadline_ns = io_now_ns(session->io) + (call->timeout_ns ? call->timeout_ns : session->timeout_ns);
 	call->attempt = 0;
 	call->last_status = 0;
-	call->canceled = call->leaving = false;
+	call->canceled = call->leaving = call->leaderless = false;
 	call->number.session = 0;
 	if (!call->id) {
 		send_now(call);
@@ -415,7 +419,7 @@ int session_explain(const struct session *session, struct err *err, int status, 
 			path, session->addr_text, units_format_ns(session->waited_ns, text));
 	case ERR_NOT_LEADER:
 		return err_set(err, status,
-			"%s%s%s: none of the metads at %s leads: most of them must be up, and reach each other", what, sep, path,
+			"%s%s%s: none of the metads at %s leads: most of them must be up, and reach each other; see `craton meta ls`", what, sep, path,
 			session->addr_text);
 	case ERR_WRONG_CLUSTER:
 		return err_set(err, status,
@@ -425,6 +429,10 @@ int session_explain(const struct session *session, struct err *err, int status, 
 		return err_set(err, status,
 			"%s%s%s: metad at %s speaks another protocol version: install the same release on both sides",
 			what, sep, path, session->addr_text);
+	case ERR_OPNOTSUPP:
+		return err_set(err, status,
+			"%s%s%s: what answers at %s knows no such request: it is no metad (check `metad` in craton.conf), or one of an older release", what, sep,
+			path, session->addr_text);
 	case ERR_SESSION_LOST:
 		return err_set(err, status,
 			"%s%s%s: metad has ended this client's session (silent for too long?): whether it was done is unknown, look before trying again",

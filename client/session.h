@@ -50,6 +50,7 @@ struct session_call {
 	uint32_t attempt;
 	int last_status;
 	bool canceled, leaving;
+	bool leaderless; /* one that was asked is there, and knows of no leader */
 };
 
 struct session {

@@ -75,7 +75,8 @@ static const char *disk_refusal(int status)
 {
 	switch (status) {
 	case ERR_WRONG_CLUSTER:
-		return "this disk was registered in another cluster: use an empty directory";
+		return "this disk is registered already, but not in these metadata, which are new, or another store's: do not empty it; if metad's directory "
+		       "was lost, restore a backup of it (`craton meta restore`)";
 	case ERR_GENERATION:
 		return "this is an old image of the disk: a newer one was registered; use an empty directory";
 	case ERR_EXIST:

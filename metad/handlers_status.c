@@ -14,7 +14,7 @@
 #include "common/base/units.h"
 #include "common/code/ec.h"
 
-enum { REASONS_MAX = 64, REASON_BYTES = 320, SPACE_LOW_PERCENT = 5 };
+enum { REASONS_MAX = 64, REASON_BYTES = 320, SPACE_LOW_PERCENT = 5, REFUSED_SHOWN_S = 120, NAMED_ROWS = 16 };
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "0.1.0"
@@ -247,6 +247,64 @@ static void reasons_restore(struct metad *md, struct answer *a)
 			units_format_ns(left_ms * 1000000, text));
 }
 
+/* Who is refused is in no list of servers. */
+static void reasons_refused(struct metad *md, struct answer *a)
+{
+	static const enum refused_cause causes[] = {REFUSED_SECRET, REFUSED_REGISTRATION};
+	uint64_t now_ns = io_now_ns(md->io);
+
+	for (size_t i = 0; i < ARRAY_COUNT(causes); i++) {
+		uint64_t ago_s = (now_ns - md->refused.of[causes[i]].last_ns) / 1000000000;
+
+		if (md->refused.of[causes[i]].count && ago_s < REFUSED_SHOWN_S)
+			reason(a, "server-refused", false,
+				"a chunk server, or a disk of one, registers and is refused (%s; the last one %llu s ago): metad's log says which one and why",
+				refused_name(causes[i]), (unsigned long long)ago_s);
+	}
+}
+
+/* Of rows that are on their way out it looks at few, and says yes where there may be more. */
+static bool is_named(struct metad *md, uint32_t disk)
+{
+	struct state_reverse_walk walk;
+	bool named;
+
+	state_reverse_begin(&md->state, disk, 0, UINT64_MAX, NAMED_ROWS, &walk);
+	named = state_reverse_next(&walk, &md->scratch->block_row) || walk.next < UINT64_MAX;
+	state_reverse_end(&walk);
+	return named;
+}
+
+/* Another one of its name is there, and nothing is missed of this one. */
+static bool is_replaced(struct metad *md, uint32_t server)
+{
+	const char *name = state_server_at(&md->state, server)->name;
+	bool replaced = false;
+
+	for (uint32_t id = 1; id < md->state.disk_cap; id++)
+		if (md->state.disks[id].id && md->state.disks[id].server == server && is_named(md, id))
+			return false;
+	for (uint32_t id = 1; id < md->state.server_cap && !replaced; id++) {
+		const struct state_server *other = state_server_at(&md->state, id);
+
+		replaced = other && id != server && other->up && strcmp(other->name, name) == 0;
+	}
+	return replaced;
+}
+
+/* Likewise of a disk: its server has another one where it was. */
+static bool is_disk_replaced(struct metad *md, const struct state_disk *disk)
+{
+	bool replaced = false;
+
+	for (uint32_t id = 1; id < md->state.disk_cap && !replaced; id++) {
+		const struct state_disk *other = state_disk_at(&md->state, id);
+
+		replaced = other && other->state == STATE_DISK_UP && other->server == disk->server && strcmp(other->path, disk->path) == 0;
+	}
+	return replaced && !is_named(md, disk->id);
+}
+
 static void reasons_fleet(struct metad *md, struct answer *a)
 {
 	for (uint32_t id = 1; id < md->state.server_cap; id++) {
@@ -258,7 +316,7 @@ static void reasons_fleet(struct metad *md, struct answer *a)
 				server->name, id, server->address,
 				(unsigned long long)((server->maintenance_ms - md->state.meta.time_ms + 999) / 1000),
 				server->up ? "" : ", and does not answer", server->name);
-		else if (server && !server->up)
+		else if (server && !server->up && !is_replaced(md, id))
 			reason(a, "server-down", false,
 				"%s (server %u at %s) does not answer: start it again, or look at its log",
 				server->name, id, server->address);
@@ -267,7 +325,7 @@ static void reasons_fleet(struct metad *md, struct answer *a)
 		const struct state_disk *disk = state_disk_at(&md->state, id);
 		const struct state_server *server = disk ? state_server_at(&md->state, disk->server) : NULL;
 
-		if (!server)
+		if (!server || (disk->state != STATE_DISK_UP && is_disk_replaced(md, disk)))
 			continue;
 		if (disk->state == STATE_DISK_FAILED)
 			reason(a, "disk-failed", false, "disk %u (%s on %s) failed: %s", id, disk->path, server->name,
@@ -422,6 +480,7 @@ static void fill_answer(struct metad *md, struct answer *a)
 	if (policy)
 		reasons_placement(md, a, policy, root->policy.chunk_bytes);
 	reasons_group(md, a);
+	reasons_refused(md, a);
 	reasons_fleet(md, a);
 	reasons_space(md, a);
 	reasons_troubles(md, a);

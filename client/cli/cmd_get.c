@@ -349,6 +349,10 @@ static int run(struct cli *cli)
 	if (exit_code != CLI_OK)
 		return exit_code;
 	into = stat(dest, &st) == 0 && S_ISDIR(st.st_mode);
+	if (cli->word_count > 2 && !strcmp(dest, "-"))
+		return cli_usage(cli, "standard output takes one file: for several, `craton cat`");
+	if (cli->word_count > 2 && stat(dest, &st) == 0 && !into)
+		return cli_fail(cli, "the destination %s is no directory: name one, or a single source", dest);
 	if (cli->word_count > 2 && !into) {
 		char *quoted = cli_quoted(dest);
 

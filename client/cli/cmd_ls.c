@@ -121,7 +121,8 @@ const struct cli_command cmd_ls = {
 	.summary = "list directories",
 	.details = "What cannot be listed is named, and the rest listed all the same; the exit status is then 1.\n"
 	           "JSON: one object an entry: name (with several PATHs with that of its directory), type, size, mode, uid, gid, nlink,\n"
-	           "mtime_ns, ctime_ns, inode, complete; name_base64 where the name is not UTF-8.\n\n"
+	           "mtime_ns, ctime_ns, inode, complete; name_base64 where the name is not UTF-8. As text, what cannot be shown in a name is\n"
+	           "shown as \\xHH, and so may be a name that has these letters: programs take --json.\n\n"
 	           "Examples:\n"
 	           "  craton ls /data\n"
 	           "  craton ls -1 /data /runs\n"

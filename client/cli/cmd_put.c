@@ -255,7 +255,9 @@ static int run(struct cli *cli)
 	into = type == CR_TYPE_DIR;
 	if (into || !v->exclusive)
 		dest = end;
-	if ((many || slash) && !into) {
+	if ((many || slash) && type && !into) {
+		exit_code = cli_fail(cli, "the destination %s is no directory: name one, or a single source and no / behind the name", dest);
+	} else if ((many || slash) && !into) {
 		char *quoted = cli_quoted(dest);
 
 		exit_code = cli_fail(cli, "the destination %s is not a directory; make it with: craton mkdir -p %s", dest, quoted);

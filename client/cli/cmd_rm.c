@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <string.h>
 
 #include "client/cli/cli.h"
 #include "common/base/mem.h"
@@ -52,12 +53,27 @@ static int remove_tree(struct cli *cli, const char *path, const struct cr_stat *
 	return r < 0 ? cli_fail_store(cli, r) : CLI_OK;
 }
 
+/* Its last name, but for slashes, is `.` or `..`: as rm(1), for what it means is easily mistaken. */
+static bool ends_in_dots(const char *path)
+{
+	size_t end = strlen(path), at;
+
+	while (end > 1 && path[end - 1] == '/')
+		end--;
+	for (at = end; at > 0 && path[at - 1] != '/';)
+		at--;
+	return (end - at == 1 && path[at] == '.') || (end - at == 2 && path[at] == '.' && path[at + 1] == '.');
+}
+
 static int remove_one(struct cli *cli, const char *path)
 {
 	const struct values *v = cli->values;
 	struct cr_stat st;
-	int r = cr_stat(cli->store, path, &st);
+	int r;
 
+	if (ends_in_dots(path))
+		return cli_fail(cli, "%s: . and .. are not removed: give the directory's own path", path);
+	r = cr_stat(cli->store, path, &st);
 	if (r == -ENOENT && v->force)
 		return CLI_OK;
 	if (r < 0)

@@ -101,13 +101,11 @@ static void hold_standard_descriptors(void)
 			_exit(CLI_FAILED);
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
 	const struct cli_command *c;
 	struct cli none = {0};
-	int exit_code;
 
-	hold_standard_descriptors();
 	if (argc < 2) {
 		print_commands(stderr);
 		return CLI_USAGE;
@@ -131,10 +129,18 @@ int main(int argc, char **argv)
 		return cli_usage(&none, "%s must follow the command that it belongs to: craton COMMAND %s ...", argv[1], argv[1]);
 	if (!c)
 		return no_command(argv[1]);
-	exit_code = run(c, argc - 1, argv + 1);
+	return run(c, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	int exit_code;
+
+	hold_standard_descriptors();
+	exit_code = dispatch(argc, argv);
 	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "craton %s: cannot write to standard output\n", c->name);
-		exit_code = exit_code ? exit_code : CLI_FAILED;
+		fprintf(stderr, "craton%s%s: cannot write to standard output\n", argc > 1 ? " " : "", argc > 1 ? argv[1] : "");
+		return CLI_FAILED; /* whatever it would have said */
 	}
 	return exit_code;
 }

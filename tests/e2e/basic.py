@@ -62,6 +62,19 @@ def names(store, rng):
     store.run("rm", "-r", "/a")
     check(store.craton("stat", "/a", check=False).returncode == 1, "rm -r")
     check(store.craton("rm", "/a", check=False).returncode == 1 and store.craton("rm", "-f", "/a", check=False).returncode == 0, "rm -f")
+    store.run("mkdir", "-p", "/dots/below")
+    for path in ("/dots/below/..", "/dots/below/../", "/dots/.", "/dots/below/./..//"):
+        done = store.craton("rm", "-r", path, check=False)
+        check(done.returncode == 1 and b"directory's own path" in done.stderr, f"rm of dots: {path}")
+    check(store.run("ls", "-1", "/dots") == b"below\n", "rm of dots")
+    for words, text in ((["put", small, small, "/over"], b"no directory"), (["put", small, "/over/"], b"no directory"),
+                        (["get", "/over", "/over", small], b"no directory"), (["get", "/over", "/over", "-"], b"craton cat")):
+        done = store.craton(*words, check=False)
+        check(done.returncode in (1, 2) and text in done.stderr and b"mkdir" not in done.stderr, f"{words}: {done.stderr}")
+    with open("/dev/full", "wb") as full:
+        for words in (["status"], ["--help"], ["ls", "--help"]):
+            done = store.craton(*words, check=False, stdout=full)
+            check(done.returncode == 1 and b"standard output" in done.stderr, f"{words} to /dev/full: {done.returncode}")
 
 
 def nothing_to_tell(store, rng):

@@ -25,8 +25,12 @@ START_TEST(test_registration)
 	ck_assert_ptr_nonnull(strstr(((Craton__RegisterReply *)b->reply)->error, "old image"));
 	b->servers[2].disk = 77;
 	ck_assert_int_eq(bed_register(b, 2, b->options.secret), ERR_WRONG_CLUSTER);
+	ck_assert_ptr_nonnull(strstr(((Craton__RegisterReply *)b->reply)->error, "do not empty it"));
 	ck_assert_uint_eq(bed_refused(b, "secret"), 1);
 	ck_assert_uint_eq(bed_refused(b, "registration"), 2);
+	ck_assert(bed_has_reason(bed_status(b), "server-refused"));
+	metad_bed_sleep(b, 121 * 1000);
+	ck_assert(!bed_has_reason(bed_status(b), "server-refused"));
 	metad_bed_close(b);
 }
 END_TEST
@@ -336,6 +340,36 @@ START_TEST(test_a_disk_that_damages)
 }
 END_TEST
 
-UNIT_MAIN("handlers_disk", test_registration, test_an_end_is_no_refusal, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name, test_a_disk_that_has_not_reported_takes_no_chunks,
+/* A server whose directory was lost comes back as another one of its name; so does a disk, in its place. */
+START_TEST(test_who_is_replaced_is_not_missed)
+{
+	struct metad_bed_registration g;
+	char name[] = "chunkd-1";
+
+	metad_bed_open_sim(b, 19);
+	bed_register_all(b, 2);
+	bed_beat(b, 1, BED_BEAT_STOPPING);
+	ck_assert(bed_has_reason(bed_status(b), "server-down"));
+	metad_bed_registration(b, 3, b->options.secret, &g);
+	g.req.name = name;
+	auth_register(b->options.secret, metad_bed_cluster.bytes, &g.req, g.mac);
+	ck_assert_int_eq(bed_call(b, &rpc_metad_register, &g.req.base), 0);
+	ck_assert(!bed_has_reason(bed_status(b), "server-down"));
+	/* the second one's disk */
+	ck_assert(!bed_has_reason(bed_status(b), "disk-down"));
+	metad_bed_registration(b, 2, b->options.secret, &g);
+	g.disk_uuid[0] = 99;
+	g.disk.disk = 0;
+	g.disk.generation = 0;
+	auth_register(b->options.secret, metad_bed_cluster.bytes, &g.req, g.mac);
+	ck_assert_int_eq(bed_call(b, &rpc_metad_register, &g.req.base), 0);
+	ck_assert_uint_eq(bed_status(b)->n_disks, 4);
+	ck_assert_str_eq(bed_status(b)->disks[1]->state, "down");
+	ck_assert(!bed_has_reason(bed_status(b), "disk-down"));
+	metad_bed_close(b);
+}
+END_TEST
+
+UNIT_MAIN("handlers_disk", test_registration, test_who_is_replaced_is_not_missed, test_an_end_is_no_refusal, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name, test_a_disk_that_has_not_reported_takes_no_chunks,
 	test_copied_server, test_server_moves_after_silence, test_token_keys_roll_by_the_day,
 	test_a_disk_that_damages)

@@ -598,6 +598,28 @@ START_TEST(test_crowded_by_the_domains_of_today)
 }
 END_TEST
 
+/* Another one of its name is there: but it still has chunks, and is missed. */
+START_TEST(test_replaced_with_chunks)
+{
+	struct metad_bed_registration g;
+	char name[] = "chunkd-3";
+	uint64_t inode;
+
+	metad_bed_open_sim(b, 18);
+	bed_register_all(b, 6);
+	bed_beat_all(b, 6);
+	write_file("f", &inode);
+	bed_beat(b, 3, BED_BEAT_STOPPING);
+	metad_bed_registration(b, 7, b->options.secret, &g);
+	g.req.name = name;
+	auth_register(b->options.secret, metad_bed_cluster.bytes, &g.req, g.mac);
+	ck_assert_int_eq(bed_call(b, &rpc_metad_register, &g.req.base), 0);
+	metad_bed_sleep(b, 1000); /* the table has the rows, too */
+	ck_assert(bed_has_reason(bed_status(b), "server-down"));
+	metad_bed_close(b);
+}
+END_TEST
+
 START_TEST(test_another_cluster_is_refused)
 {
 	struct err err = {0};
@@ -644,7 +666,7 @@ START_TEST(test_reading_the_table_gives_way)
 }
 END_TEST
 
-UNIT_MAIN("metad", test_reading_the_table_gives_way, test_names, test_names_on_a_real_loop, test_policy_and_attributes, test_allocate,
+UNIT_MAIN("metad", test_replaced_with_chunks, test_reading_the_table_gives_way, test_names, test_names_on_a_real_loop, test_policy_and_attributes, test_allocate,
 	test_create_with_first_block, test_write_and_layout, test_receipts_of_an_older_generation_do_not_count,
 	test_forged_receipts_of_the_next_generation, test_status, test_crowded_by_the_domains_of_today,
 	test_another_cluster_is_refused, test_stops_when_the_log_fails)
