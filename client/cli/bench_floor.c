@@ -291,7 +291,8 @@ int bench_floor(const struct cli *cli, const char *dir, const struct ec_policy *
 		mem_free(f);
 		return cli_fail(cli, "%s", err.text);
 	}
-	f->source = bench_random_memory(SOURCE_BYTES);
+	r = open_files(f, &err);
+	f->source = r ? NULL : bench_random_memory(SOURCE_BYTES);
 	for (uint32_t i = 0; i < width(f); i++) {
 		f->crcs[i] = mem_array(f->stripe_count * UNITS, sizeof(uint32_t));
 		memset(f->crcs[i], 0xff, f->stripe_count * UNITS * sizeof(uint32_t)); /* touched before the clock starts */
@@ -300,7 +301,6 @@ int bench_floor(const struct cli *cli, const char *dir, const struct ec_policy *
 		f->stripes[i].floor = f;
 		f->stripes[i].buf = io_buffer_alloc(f->io, stripe_bytes);
 	}
-	r = open_files(f, &err);
 	if (r == ERR_OK)
 		r = run_phases(f, bytes, ret_floor);
 	if (r < 0 && !err.code)

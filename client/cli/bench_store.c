@@ -11,6 +11,7 @@
 #include "client/cli/bench.h"
 #include "client/cli/process.h"
 #include "common/base/mem.h"
+#include "common/base/units.h"
 
 enum { PIECE = 16 << 20, SOURCE_BYTES = 256 << 20, IN_FLIGHT = 8, SMALL_PIECE = 4 << 20 };
 enum { RECLAIM_POLL_MS = 250, RECLAIM_MARGIN_MS = 10 * 60 * 1000 };
@@ -133,6 +134,20 @@ static int open_streams(struct cli *cli, struct bench *b, struct stream *streams
 	return CLI_OK;
 }
 
+/* What no policy could store is not begun: it would fill the disks first. */
+static int check_room(struct cli *cli, uint64_t bytes)
+{
+	char wanted[UNITS_TEXT_BYTES], free_text[UNITS_TEXT_BYTES];
+	struct cr_df df;
+
+	if (cr_df(cli->store, &df) < 0)
+		return cli_fail(cli, "%s", cr_error());
+	if (bytes <= df.free_bytes)
+		return CLI_OK;
+	return cli_fail(cli, "%s do not fit: all disks together have %s left; give a smaller --size, see `craton df`",
+	                units_format_bytes(bytes, wanted), units_format_bytes(df.free_bytes, free_text));
+}
+
 static int close_streams(struct cli *cli, struct bench *b, struct stream *streams, uint32_t count, bool failed)
 {
 	int exit_code = CLI_OK;
@@ -168,12 +183,16 @@ static int run(struct cli *cli, const char *dir, uint64_t bytes, uint32_t count,
 	struct stream *streams = mem_array(count, sizeof(*streams));
 	double start, cpu;
 	int exit_code, closed;
+	bool begun;
 
 	pthread_mutex_init(&b.lock, NULL);
 	pthread_cond_init(&b.cond, NULL);
-	if (writing)
+	exit_code = writing ? check_room(cli, bytes) : CLI_OK;
+	begun = exit_code == CLI_OK;
+	if (begun)
+		exit_code = open_streams(cli, &b, streams, dir, bytes, count);
+	if (writing && exit_code == CLI_OK) /* takes its time */
 		b.source = bench_random_memory(SOURCE_BYTES + PIECE);
-	exit_code = open_streams(cli, &b, streams, dir, bytes, count);
 	cpu = bench_self_cpu_s();
 	start = bench_clock_s();
 	if (exit_code == CLI_OK) {
@@ -194,7 +213,7 @@ static int run(struct cli *cli, const char *dir, uint64_t bytes, uint32_t count,
 		}
 	}
 	closed = close_streams(cli, &b, streams, count, exit_code != CLI_OK);
-	if (writing && (exit_code != CLI_OK || closed != CLI_OK))
+	if (writing && begun && (exit_code != CLI_OK || closed != CLI_OK))
 		leave_nothing(cli, streams, dir, count);
 	*ret_result = (struct bench_result){bytes, bench_clock_s() - start, bench_self_cpu_s() - cpu};
 	for (uint32_t i = 0; i < count; i++) /* not part of it: this memory is the application's, not the store's */
