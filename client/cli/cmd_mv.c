@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+
 #include "client/cli/cli.h"
 #include "client/path.h"
 #include "common/base/mem.h"
@@ -14,6 +17,23 @@ static const struct opt opts[] = {
 	CLI_COMMON_OPTS(struct values),
 	{0},
 };
+
+/* Why it could not be, where the error's name alone says little. */
+static int say_why(struct cli *cli, const char *from, const char *to, int r)
+{
+	char whence[CR_PATH_MAX], where[CR_PATH_MAX];
+	struct err err = {0};
+	size_t len;
+
+	if ((r == -EINVAL || r == -EBUSY) && path_resolve(from, whence, &err) == 0 && path_resolve(to, where, &err) == 0) {
+		len = strlen(whence);
+		if (len == 0)
+			return cli_fail(cli, "%s is the root, which is not moved", from);
+		if (strncmp(whence, where, len) == 0 && where[len] == '/')
+			return cli_fail(cli, "%s cannot be moved to %s, which is below it", from, to);
+	}
+	return cli_fail(cli, "%s", cr_error());
+}
 
 static int run(struct cli *cli)
 {
@@ -33,8 +53,8 @@ static int run(struct cli *cli)
 		to = into = mem_printf("%s/%s", to, name);
 	if (!into && path_wants_dir(to) && st.type != CR_TYPE_DIR)
 		exit_code = cli_fail(cli, "the destination %s is not a directory", to);
-	else if (cr_rename(cli->store, from, to, v->no_replace ? CR_RENAME_NOREPLACE : 0) < 0)
-		exit_code = cli_fail(cli, "%s", cr_error());
+	else if ((r = cr_rename(cli->store, from, to, v->no_replace ? CR_RENAME_NOREPLACE : 0)) < 0)
+		exit_code = say_why(cli, from, to, r);
 	mem_free(into);
 	mem_free(name);
 	return exit_code;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <errno.h>
 #include <string.h>
 
 #include "client/cli/cli.h"
@@ -31,8 +32,8 @@ static int show(struct cli *cli, const char *path)
 
 static int run(struct cli *cli)
 {
-	bool set = !strcmp(cli->words[0], "set");
-	int exit_code;
+	bool set = !strcmp(cli->words[0], "set"), inherit;
+	int exit_code, r;
 
 	if (!set && strcmp(cli->words[0], "get"))
 		return cli_usage(cli, "'%s' is neither get nor set", cli->words[0]);
@@ -43,7 +44,11 @@ static int run(struct cli *cli)
 		return exit_code;
 	if (!set)
 		return show(cli, cli->words[1]);
-	if (cr_policy_set(cli->store, cli->words[1], strcmp(cli->words[2], "inherit") ? cli->words[2] : "") < 0)
+	inherit = !strcmp(cli->words[2], "inherit");
+	r = cr_policy_set(cli->store, cli->words[1], inherit ? "" : cli->words[2]);
+	if (r == -EINVAL && inherit)
+		return cli_fail(cli, "%s has nobody to inherit from: name a policy", cli->words[1]);
+	if (r < 0)
 		return cli_fail(cli, "%s", cr_error());
 	return cli_done(cli);
 }

@@ -71,6 +71,10 @@ def names(store, rng):
                         (["get", "/over", "/over", small], b"no directory"), (["get", "/over", "/over", "-"], b"craton cat")):
         done = store.craton(*words, check=False)
         check(done.returncode in (1, 2) and text in done.stderr and b"mkdir" not in done.stderr, f"{words}: {done.stderr}")
+    for words, text in ((["mv", "/dots", "/dots/below/x"], b"below it"), (["mv", "/dots", "/dots"], b"below it"), (["mv", "/", "/x"], b"is the root"),
+                        (["policy", "set", "/", "inherit"], b"name a policy")):
+        done = store.craton(*words, check=False)
+        check(done.returncode == 1 and text in done.stderr, f"{words}: {done.stderr}")
     done = store.craton("bench", "put", "--size", "15T", check=False, timeout=60)
     check(done.returncode == 1 and b"do not fit" in done.stderr, f"bench put of more than all disks: {done.stderr}")
     with open("/dev/full", "wb") as full:
