@@ -243,7 +243,8 @@ int cr_connect(const struct cr_options *options, struct cr_store **ret_store)
 	co.metads = config->metads;
 	co.cluster = config->cluster;
 	co.name = name;
-	co.timeout_ns = (options && options->timeout_ms ? options->timeout_ms : config->timeout_ms) * 1000000;
+	store->timeout_ns = (options && options->timeout_ms ? options->timeout_ms : config->timeout_ms) * 1000000;
+	co.timeout_ns = store->timeout_ns;
 	co.buffer_bytes = options ? options->buffer_bytes : 0;
 	co.ignore_servers = options ? options->ignore_servers : 0;
 	co.transform = config->transform;
@@ -594,20 +595,23 @@ static struct api_call *members_call(uint32_t flags, const char *member, struct 
 	return c;
 }
 
-/* Who knows of no leader may have been removed, or wait to be added, and not know better: its word counts if there is no other. */
+/* Who knows of no leader may have been removed, or wait to be added, and not know better: its word counts if there is no other. Both take no longer than one. */
 static int members_said(struct cr_store *store, struct cr_members *ret_members)
 {
+	uint64_t all_ns = store->timeout_ns, led_ns = LED_TIMEOUT_MS * 1000000 < all_ns / 2 ? LED_TIMEOUT_MS * 1000000 : all_ns / 2;
 	struct api_call *c = members_call(CR_META_SAY | CLIENT_MEMBERS_LED, NULL, ret_members);
 
-	c->op.timeout_ns = LED_TIMEOUT_MS * 1000000;
+	c->op.timeout_ns = led_ns;
+	if (api__run_and_free(store, c) == 0)
+		return 0;
+	c = members_call(CR_META_SAY, NULL, ret_members);
+	c->op.timeout_ns = all_ns - led_ns;
 	return api__run_and_free(store, c);
 }
 
 int cr_meta_members(struct cr_store *store, enum cr_meta_action action, const char *member, struct cr_members *ret_members)
 {
-	if (action == CR_META_SAY && members_said(store, ret_members) == 0)
-		return 0;
-	return api__run_and_free(store, members_call(action, member, ret_members));
+	return action == CR_META_SAY ? members_said(store, ret_members) : api__run_and_free(store, members_call(action, member, ret_members));
 }
 
 int cr_server_maintenance(struct cr_store *store, const char *server, uint64_t for_ms)

@@ -14,6 +14,7 @@
 struct cr_store {
 	struct io *io;
 	struct client *client;
+	uint64_t timeout_ns; /* of a call */
 	pthread_t thread;
 	struct io_post close_post;
 	_Atomic uint32_t posting; /* threads that may still touch the loop for a call that has ended meanwhile */
