@@ -352,7 +352,7 @@ static int run(struct cli *cli)
 	if (cli->word_count > 2 && !strcmp(dest, "-"))
 		return cli_usage(cli, "standard output takes one file: for several, `craton cat`");
 	if (cli->word_count > 2 && stat(dest, &st) == 0 && !into)
-		return cli_fail(cli, "the destination %s is no directory: name one, or a single source", dest);
+		return cli_fail(cli, "the destination %s is not a directory: name one, or a single source", dest);
 	if (cli->word_count > 2 && !into) {
 		char *quoted = cli_quoted(dest);
 

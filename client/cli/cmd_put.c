@@ -256,7 +256,7 @@ static int run(struct cli *cli)
 	if (into || !v->exclusive)
 		dest = end;
 	if ((many || slash) && type && !into) {
-		exit_code = cli_fail(cli, "the destination %s is no directory: name one, or a single source and no / behind the name", dest);
+		exit_code = cli_fail(cli, "the destination %s is not a directory: name one, or a single source and no / behind the name", dest);
 	} else if ((many || slash) && !into) {
 		char *quoted = cli_quoted(dest);
 

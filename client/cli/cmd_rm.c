@@ -69,17 +69,16 @@ static int remove_one(struct cli *cli, const char *path)
 {
 	const struct values *v = cli->values;
 	struct cr_stat st;
-	int r;
+	int r = cr_stat(cli->store, path, &st);
 
-	if (ends_in_dots(path))
-		return cli_fail(cli, "%s: . and .. are not removed: give the directory's own path", path);
-	r = cr_stat(cli->store, path, &st);
 	if (r == -ENOENT && v->force)
 		return CLI_OK;
 	if (r < 0)
 		return cli_fail_store(cli, r);
 	if (st.inode == CR_INODE_ROOT)
 		return cli_fail(cli, "%s is the root, which stays: name what is to go, and give -r", path);
+	if (ends_in_dots(path))
+		return cli_fail(cli, "%s: . and .. are not removed: give the directory's own path", path);
 	if (st.type == CR_TYPE_DIR && !v->recursive)
 		return cli_fail(cli, "%s is a directory; give -r to remove it with all it holds", path);
 	return remove_tree(cli, path, &st);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/local.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -28,6 +29,7 @@ struct recorded {
 	const char *policy;
 };
 
+#define MADE_BY "craton local up"
 #define FOUNDED "metads-founded"
 
 #define PORT_OPT(text, i) \
@@ -132,6 +134,47 @@ int local_load(const char *dir, struct local *ret_local, struct err *err)
 	return n < 0 ? n : ERR_OK;
 }
 
+/* The number of a folder of a daemon that was started, or 0. */
+static uint64_t started_number(const char *dir, const char *entry, const char *kind, uint64_t max)
+{
+	size_t len = strlen(kind);
+	uint64_t number = strncmp(entry, kind, len) ? 0 : strtoull(entry + len, NULL, 10);
+	char *pid = mem_printf("%s/%s/pid", dir, entry);
+
+	if (number > max || access(pid, F_OK) < 0)
+		number = 0;
+	mem_free(pid);
+	return number;
+}
+
+int local_look(const char *dir, struct local *ret_local, struct err *err)
+{
+	struct local local = {.policy = ""};
+	int r = local_load(dir, ret_local, err);
+	char *real = r < 0 ? realpath(dir, NULL) : NULL;
+	DIR *folder = real ? opendir(real) : NULL;
+	struct dirent *entry;
+
+	while (folder && (entry = readdir(folder))) {
+		uint64_t metad = started_number(real, entry->d_name, "metad-", LIMIT_METADS);
+		uint64_t chunkd = started_number(real, entry->d_name, "chunkd-", LOCAL_CHUNKD_MAX);
+
+		local.metad_count = metad > local.metad_count ? metad : local.metad_count;
+		local.chunkd_count = chunkd > local.chunkd_count ? chunkd : local.chunkd_count;
+	}
+	if (folder)
+		closedir(folder);
+	if (local_daemon_count(&local)) {
+		if (r == ERR_NOENT)
+			err_set(err, r, "%s/local.conf is missing", real);
+		local.dir = mem_strdup(real);
+		*ret_local = local;
+		r = ERR_OK;
+	}
+	free(real);
+	return r;
+}
+
 void local_fini(struct local *local)
 {
 	if (local->arena) {
@@ -145,7 +188,7 @@ void local_fini(struct local *local)
 static int save(const struct local *local, struct err *err)
 {
 	char *path = mem_printf("%s/local.conf", local->dir);
-	char *text = mem_printf("# written by craton local up\nchunkd = %llu\ncapacity = %llu\npolicy = %s\nmetad = %llu\nmetad-port = %llu\n",
+	char *text = mem_printf("# written by " MADE_BY "\nchunkd = %llu\ncapacity = %llu\npolicy = %s\nmetad = %llu\nmetad-port = %llu\n",
 	                        (unsigned long long)local->chunkd_count, (unsigned long long)local->capacity_bytes, local->policy,
 	                        (unsigned long long)local->metad_count, (unsigned long long)local->metad_ports[0]);
 	int r;
@@ -182,7 +225,7 @@ static int write_conf(const struct local *local, const char *cluster, struct err
 		snprintf(metad + strlen(metad), sizeof(metad) - strlen(metad), "%s127.0.0.1:%llu", i ? ", " : "",
 		         (unsigned long long)local->metad_ports[i]);
 	r = store_write_conf(path,
-	                         &(struct store_conf){.made_by = "craton local up", .cluster = cluster, .metad = metad, .secret_file = secret},
+	                         &(struct store_conf){.made_by = MADE_BY, .cluster = cluster, .metad = metad, .secret_file = secret},
 	                         err);
 
 	mem_free(path);
@@ -199,25 +242,89 @@ static int make_secret(const struct local *local, struct err *err)
 	return r;
 }
 
+/* Of the daemons from that one on. */
+static int make_dirs(const struct local *local, uint64_t first, struct err *err)
+{
+	int r = ERR_OK;
+
+	for (uint64_t i = first; r == ERR_OK && i < local_daemon_count(local); i++) {
+		char name[LOCAL_NAME_BYTES], *sub;
+
+		local_daemon_name(local, i, name);
+		sub = mem_printf("%s/%s", local->dir, name);
+		r = make_dir(sub, 0755, err);
+		mem_free(sub);
+		sub = mem_printf("%s/%s/disk", local->dir, name);
+		if (r == ERR_OK && i >= local->metad_count)
+			r = make_dir(sub, 0755, err);
+		mem_free(sub);
+	}
+	return r;
+}
+
+/* An entry, of a folder one that is not empty. What cannot be looked at may be one. */
+static bool holds(const char *dir, const char *part)
+{
+	char *path = mem_printf("%s/%s", dir, part);
+	DIR *folder = opendir(path);
+	bool has = folder ? false : errno != ENOENT;
+	struct dirent *entry;
+
+	while (folder && !has && (entry = readdir(folder)))
+		has = strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+	if (folder)
+		closedir(folder);
+	mem_free(path);
+	return has;
+}
+
+/* Table or log (metad/ledger.c), also those that are being made of a backup, or made a group's. */
+static bool metad_has_metadata(const struct local *local, const char *name)
+{
+	static const char *const parts[] = {"log", "kv", "table-0", "table-1", "founding", "restoring"};
+	char *dir = mem_printf("%s/%s", local->dir, name);
+	bool has = false;
+
+	for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
+		has |= holds(dir, parts[i]);
+	mem_free(dir);
+	return has;
+}
+
+/* A new store takes no file of another one: but of an `up` that was interrupted before its local.conf, and craton.conf is the first one of it. */
+static int check_foreign(const struct local *local, struct err *err)
+{
+	static const char ours[] = "# written by " MADE_BY "\n";
+	char *conf = mem_printf("%s/craton.conf", local->dir), *secret = mem_printf("%s/secret", local->dir), text[sizeof(ours)];
+	int n = read_file(conf, text, sizeof(text)), r = ERR_OK;
+	bool interrupted = n > 0 && !strcmp(text, ours);
+
+	if (interrupted && (local_was_founded(local) || metad_has_metadata(local, "metad-1")))
+		r = err_set(err, ERR_EXIST, "%s/local.conf is missing, and the store was up before: put it back, or write its lines anew: chunkd = N, capacity = "
+		            "SIZE, policy = NAME, metad = N, metad-port = PORT", local->dir);
+	else if (!interrupted && (n != ERR_NOENT || access(secret, F_OK) == 0))
+		r = err_set(err, ERR_EXIST, "%s exists but was not made by " MADE_BY "; choose another directory", n != ERR_NOENT ? conf : secret);
+	mem_free(conf);
+	mem_free(secret);
+	return r;
+}
+
 static int make_new(const char *real, const struct local *wanted, struct err *err)
 {
 	struct local local = {.dir = (char *)real, .chunkd_count = wanted->chunkd_count ? wanted->chunkd_count : 6,
 	                      .capacity_bytes = wanted->capacity_bytes ? wanted->capacity_bytes : (uint64_t)8 << 30,
 	                      .policy = wanted->policy ? wanted->policy : "rs-4-2",
 	                      .metad_count = wanted->metad_count ? wanted->metad_count : 1};
-	char *conf = mem_printf("%s/craton.conf", real), cluster[UUID_TEXT_BYTES];
+	char cluster[UUID_TEXT_BYTES];
 	struct uuid uuid;
-	int r = ERR_OK;
+	int r = check_foreign(&local, err);
 
-	if (access(conf, F_OK) == 0)
-		r = err_set(err, ERR_EXIST, "%s exists but was not made by craton local up; choose another directory", conf);
-	mem_free(conf);
 	if (r < 0 || (r = store_random(&uuid, sizeof(uuid), err)) < 0 || (r = choose_ports(&local, err)) < 0)
 		return r;
 	uuid_format(&uuid, cluster);
-	if ((r = make_secret(&local, err)) < 0 || (r = write_conf(&local, cluster, err)) < 0)
+	if ((r = write_conf(&local, cluster, err)) < 0 || (r = make_secret(&local, err)) < 0 || (r = make_dirs(&local, 0, err)) < 0)
 		return r;
-	return save(&local, err); /* last: its presence says that the store was made */
+	return save(&local, err); /* last: its presence says that the store was made, and that a folder that is missing was lost */
 }
 
 static int check_wanted(const struct local *wanted, struct err *err)
@@ -236,6 +343,9 @@ static int check_wanted(const struct local *wanted, struct err *err)
 /* What an existing store may be asked for: the same, or more chunk servers. */
 static int adopt(struct local *local, const struct local *wanted, struct err *err)
 {
+	uint64_t before = local_daemon_count(local);
+	int r;
+
 	if (wanted->policy && strcmp(wanted->policy, local->policy)) {
 		char *path = mem_printf("%s/craton.conf", local->dir), *conf = cli_quoted(path);
 
@@ -256,7 +366,8 @@ static int adopt(struct local *local, const struct local *wanted, struct err *er
 	if (wanted->chunkd_count <= local->chunkd_count)
 		return ERR_OK;
 	local->chunkd_count = wanted->chunkd_count;
-	return save(local, err);
+	r = make_dirs(local, before, err);
+	return r < 0 ? r : save(local, err);
 }
 
 /* The absolute path of what may not exist yet, in a place that does; NULL: it does not either. mem_free() it. */
@@ -312,25 +423,6 @@ static int check_place(const char *dir, struct err *err)
 	return bad ? ERR_INVAL : ERR_OK;
 }
 
-static int make_dirs(const struct local *local, struct err *err)
-{
-	int r = ERR_OK;
-
-	for (uint64_t i = 0; r == ERR_OK && i < local_daemon_count(local); i++) {
-		char name[LOCAL_NAME_BYTES], *sub;
-
-		local_daemon_name(local, i, name);
-		sub = mem_printf("%s/%s", local->dir, name);
-		r = make_dir(sub, 0755, err);
-		mem_free(sub);
-		sub = mem_printf("%s/%s/disk", local->dir, name);
-		if (r == ERR_OK && i >= local->metad_count)
-			r = make_dir(sub, 0755, err);
-		mem_free(sub);
-	}
-	return r;
-}
-
 int local_create(const char *dir, const struct local *wanted, struct local *ret_local, struct err *err)
 {
 	struct local local = {0};
@@ -348,13 +440,15 @@ int local_create(const char *dir, const struct local *wanted, struct local *ret_
 		r = access(path, F_OK) == 0 ? ERR_OK : make_new(real, wanted, err);
 		if (r == ERR_OK)
 			r = local_load(real, &local, err);
-		if (r == ERR_OK && (r = adopt(&local, wanted, err)) == ERR_OK)
-			r = make_dirs(&local, err);
+		if (r == ERR_OK)
+			r = adopt(&local, wanted, err);
 		close(lock);
 	}
 	mem_free(path);
 	free(real);
 	local.lock_timeout_ms = wanted->lock_timeout_ms;
+	local.on_wait = wanted->on_wait;
+	local.ctx = wanted->ctx;
 	if (r < 0)
 		local_fini(&local);
 	else
@@ -460,7 +554,7 @@ bool local_was_founded(const struct local *local)
 int local_founded(const struct local *local, struct err *err)
 {
 	char *path = mem_printf("%s/" FOUNDED, local->dir);
-	int r = local_was_founded(local) ? ERR_OK : store_write_file(path, "the group of metads has led: none of them is made anew\n", 0644, err);
+	int r = local_was_founded(local) ? ERR_OK : store_write_file(path, "the metadata were made: no metad that lost its own is made anew\n", 0644, err);
 
 	mem_free(path);
 	return r;
@@ -518,19 +612,67 @@ static int start(struct local *local, const char *name, bool found, bool *ret_st
 		r = metad ? start_metad(local, name, number, found, err) : start_chunkd(local, name, err);
 	close(lock); /* from here on process_pid() tells the others */
 	if (r == ERR_OK)
-		r = process_wait_ready(local->dir, name, START_TIMEOUT_MS, err);
+		r = process_wait_ready(local->dir, name, START_TIMEOUT_MS, local->on_wait, local->ctx, err);
 	*ret_started = r == ERR_OK && !runs;
 	return r;
 }
 
+static int check_metad(const struct local *local, const char *name, struct err *err)
+{
+	char *conf, *quoted;
+
+	if (!local_was_founded(local) || metad_has_metadata(local, name))
+		return ERR_OK;
+	if (local->metad_count > 1)
+		return err_set(err, ERR_NOENT, "%s/%s holds no replica, though the group has led: it must not come back under its number: craton meta remove %s, "
+		               "and add one under the next number (docs/groups.md, Growing)", local->dir, name, name);
+	conf = mem_printf("%s/craton.conf", local->dir);
+	quoted = cli_quoted(conf);
+	err_set(err, ERR_NOENT, "%s/%s holds no metadata, and the store was up before: put the directory back, or restore a backup into it: "
+	        "craton meta restore DIR FILE -c %s (docs/DEPLOY.md, Backup and restore)", local->dir, name, quoted);
+	mem_free(conf);
+	mem_free(quoted);
+	return ERR_NOENT;
+}
+
+static int check_chunkd(const struct local *local, const char *name, struct err *err)
+{
+	char *disk = mem_printf("%s/%s/disk", local->dir, name), *quoted;
+	int r = ERR_OK;
+
+	if (access(disk, F_OK) < 0 && errno == ENOENT) {
+		quoted = cli_quoted(disk);
+		r = err_set(err, ERR_NOENT, "%s is missing: put it back; if it is lost for good, mkdir -p %s lets %s begin with an empty disk", disk, quoted, name);
+		mem_free(quoted);
+	}
+	mem_free(disk);
+	return r;
+}
+
+int local_check_files(const struct local *local, const char *name, struct err *err)
+{
+	if (process_pid(local->dir, name))
+		return ERR_OK;
+	return !strncmp(name, "metad", 5) ? check_metad(local, name, err) : check_chunkd(local, name, err);
+}
+
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err)
 {
+	bool metad = !strncmp(name, "metad", 5);
 	/* A replica that lost its directory has forgotten what it acknowledged: it is made only while the group has never led. */
-	bool found = !strncmp(name, "metad", 5) && local->metad_count > 1 && !local_was_founded(local);
-	int r = start(local, name, found, ret_started, err);
+	bool found = metad && local->metad_count > 1 && !local_was_founded(local);
+	int r = local_check_files(local, name, err);
+	struct err unsaid;
 
+	*ret_started = false;
+	if (r < 0)
+		return r;
+	r = start(local, name, found, ret_started, err);
 	/* It may have led, and nobody lived to note that: then it refuses to be founded again. */
 	if (r < 0 && found && !process_pid(local->dir, name))
 		r = start(local, name, false, ret_started, err);
+	/* That it serves is reason enough to note it if it is alone. On a full disk the next start does. */
+	if (r == ERR_OK && metad && local->metad_count == 1)
+		(void)local_founded(local, &unsaid);
 	return r;
 }

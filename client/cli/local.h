@@ -19,6 +19,8 @@ struct local {
 	uint64_t metad_count;
 	uint64_t metad_ports[LIMIT_METADS];
 	uint64_t lock_timeout_ms; /* how long to wait for others at work in the folder; 0: a minute */
+	void (*on_wait)(void *ctx, const char *name); /* called again and again while local_start waits for a daemon to serve; NULL: nobody is told */
+	void *ctx;              /* of on_wait */
 	void *arena;            /* private */
 };
 
@@ -26,7 +28,9 @@ enum { LOCAL_NAME_BYTES = 32, LOCAL_CHUNKD_MAX = 64 };
 
 /* Reads DIR/local.conf. ERR_NOENT if there is no store in DIR. */
 int local_load(const char *dir, struct local *ret_local, struct err *err);
-/* Makes the store's files if they are missing; `wanted` as asked (chunkd_count 0 and the like: keep or default). ERR_TIMEDOUT: another one is at work. */
+/* For who only looks at its daemons or ends them: where local.conf cannot be read (err->code, of one that was 0), they are those that have folders. */
+int local_look(const char *dir, struct local *ret_local, struct err *err);
+/* Makes the store's files if there is none, and the folders of new chunk servers, never what was lost; `wanted` as asked (chunkd_count 0 and the like: keep or default). ERR_TIMEDOUT: another one is at work. */
 int local_create(const char *dir, const struct local *wanted, struct local *ret_local, struct err *err);
 void local_fini(struct local *local);
 
@@ -36,10 +40,12 @@ void local_daemon_name(const struct local *local, uint64_t index, char ret_name[
 /* ERR_NOENT with the known names. */
 int local_check_name(const struct local *local, const char *name, struct err *err);
 
-/* Its group of metads has a leader: from now on a metad that finds nothing in its directory does not start. */
+/* Its group of metads has a leader, or its only metad serves: from now on a metad that finds nothing in its directory does not start. */
 int local_founded(const struct local *local, struct err *err);
 bool local_was_founded(const struct local *local);
-/* Starts a daemon that does not run and waits until it serves; *ret_started: false if it ran already, or another `craton local` started it. */
+/* ERR_NOENT, with what to do: it does not run, and what it had in its folder (a metad's metadata, a chunk server's disk) is lost. */
+int local_check_files(const struct local *local, const char *name, struct err *err);
+/* Starts a daemon that does not run, and that local_check_files() has nothing against, and waits until it serves; *ret_started: false if it ran already, or another `craton local` started it. */
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err);
 /* Gives the metad of a store of one another port if the one on record is taken; rewrites craton.conf. Of a group the others know it: ERR_ADDRINUSE. */
 int local_settle_port(struct local *local, uint64_t metad, struct err *err);

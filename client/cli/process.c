@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/base/units.h"
 
 enum { POLL_MS = 10, LOG_TAIL_BYTES = 4096 };
 
@@ -191,7 +192,8 @@ static int last_words(const char *dir, const char *name, struct err *err)
 	return ERR_STOPPED;
 }
 
-int process_wait_ready(const char *dir, const char *name, uint64_t timeout_ms, struct err *err)
+int process_wait_ready(
+	const char *dir, const char *name, uint64_t timeout_ms, void (*on_wait)(void *ctx, const char *name), void *ctx, struct err *err)
 {
 	uint64_t deadline = process_clock_ms() + timeout_ms;
 	char address[128];
@@ -207,6 +209,8 @@ int process_wait_ready(const char *dir, const char *name, uint64_t timeout_ms, s
 		if (process_clock_ms() > deadline)
 			return err_set(err, ERR_TIMEDOUT, "%s did not start within %llu s; its log is %s/%s/daemon.log", name,
 			               (unsigned long long)timeout_ms / 1000, dir, name);
+		if (on_wait)
+			on_wait(ctx, name);
 		process_sleep_ms(POLL_MS);
 	}
 }
@@ -215,6 +219,7 @@ int process_end(const char *dir, const char *name, int signal, uint64_t timeout_
 {
 	uint64_t deadline = process_clock_ms() + timeout_ms;
 	pid_t pid = process_pid(dir, name);
+	char limit[UNITS_TEXT_BYTES];
 
 	if (!pid)
 		return err_set(err, ERR_NOENT, "%s does not run", name);
@@ -224,8 +229,7 @@ int process_end(const char *dir, const char *name, int signal, uint64_t timeout_
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
 		if (process_clock_ms() > deadline)
-			return err_set(err, ERR_TIMEDOUT, "%s (pid %d) did not end within %llu s; its log is %s/%s/daemon.log", name, (int)pid,
-			               (unsigned long long)timeout_ms / 1000, dir, name);
+			return err_set(err, ERR_TIMEDOUT, "%s (pid %d) did not end within %s", name, (int)pid, units_format_ms(timeout_ms, limit));
 		process_sleep_ms(POLL_MS);
 	}
 	return ERR_OK;

@@ -15,9 +15,10 @@
 pid_t process_pid(const char *dir, const char *name);
 /* Forks, detaches, appends both outputs to the log, writes the pid file. argv[0] is a program's path. */
 int process_start(const char *dir, const char *name, char *const argv[], struct err *err);
-/* Waits until DIR/NAME/address is there. A process that ends before: its last log line is the error. */
-int process_wait_ready(const char *dir, const char *name, uint64_t timeout_ms, struct err *err);
-/* Sends the signal and waits until the process is gone. ERR_NOENT if it does not run. */
+/* Waits until DIR/NAME/address is there, and calls on_wait (NULL: nobody) meanwhile. A process that ends before: its last log line is the error. */
+int process_wait_ready(
+	const char *dir, const char *name, uint64_t timeout_ms, void (*on_wait)(void *ctx, const char *name), void *ctx, struct err *err);
+/* Sends the signal and waits until the process is gone. ERR_NOENT if it does not run; ERR_TIMEDOUT: what to do next is the caller's to say. */
 int process_end(const char *dir, const char *name, int signal, uint64_t timeout_ms, struct err *err);
 /* The content of DIR/NAME/address, or "". */
 void process_address(const char *dir, const char *name, char *ret_text, size_t bytes);

@@ -67,8 +67,8 @@ def names(store, rng):
         done = store.craton("rm", "-r", path, check=False)
         check(done.returncode == 1 and b"directory's own path" in done.stderr, f"rm of dots: {path}")
     check(store.run("ls", "-1", "/dots") == b"below\n", "rm of dots")
-    for words, text in ((["put", small, small, "/over"], b"no directory"), (["put", small, "/over/"], b"no directory"),
-                        (["get", "/over", "/over", small], b"no directory"), (["get", "/over", "/over", "-"], b"craton cat")):
+    for words, text in ((["put", small, small, "/over"], b"not a directory"), (["put", small, "/over/"], b"not a directory"),
+                        (["get", "/over", "/over", small], b"not a directory"), (["get", "/over", "/over", "-"], b"craton cat")):
         done = store.craton(*words, check=False)
         check(done.returncode in (1, 2) and text in done.stderr and b"mkdir" not in done.stderr, f"{words}: {done.stderr}")
     for words, text in ((["mv", "/dots", "/dots/below/x"], b"below it"), (["mv", "/dots", "/dots"], b"below it"), (["mv", "/", "/x"], b"is the root"),

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """errors: what bad input gets: one line that names cause and next step, exit 2 for usage and 1 for failure, no state changed."""
 
+import atexit
 import fcntl
 import json
 import os
@@ -34,7 +35,7 @@ def expect(what, argv, code, *words, env=None):
     if not first:
         problems.append("no line on stderr")
     problems += [f"'{w}' is not named" for w in words if w.lower() not in text.lower()]
-    lines = [line for line in text.strip().splitlines() if " WARN " not in line] # of a daemon's log, what it waits for
+    lines = [line for line in text.strip().splitlines() if " WARN " not in line and " waits for " not in line] # of a daemon's log, what it waits for
     if len(lines) > (2 if code == USAGE else 1):
         problems.append("more than one line")
     if problems:
@@ -68,6 +69,7 @@ def usage(store):
     expect("bad number of clients", [craton, "bench", "meta", "--clients", "0"], USAGE, "clients", env=store.env)
     expect("bad number", [craton, "local", "up", store.path("n"), "--chunkd", "many"], USAGE, "many", env=store.env)
     expect("number out of range", [craton, "local", "up", store.path("n"), "--chunkd", "65000"], USAGE, "65000", env=store.env)
+    expect("no chunk servers", [craton, "local", "up", store.path("n"), "--chunkd", "0"], USAGE, "give 1 to 64", env=store.env)
     for command in ("put", "get", "cat", "ls", "stat", "mkdir", "mv", "rm", "inspect", "df", "policy", "status", "doctor", "local", "bench",
                     "dataset", "mount", "umount"):
         done = subprocess.run([craton, command, "--help"], capture_output=True, env=store.env, check=False)
@@ -305,7 +307,7 @@ def pipes_in_trees(store):
 
 def interrupted_benches(store):
     """A benchmark that is interrupted leaves nothing."""
-    for words in (["latency", "--count", "1000000", "--file-size", "4K"], ["put", "--size", "1T"], ["small", "--files", "1000000"],
+    for words in (["latency", "--count", "1000000", "--file-size", "4K"], ["put", "--size", "4G"], ["small", "--files", "1000000"],
                   ["objects", "--files", "1000000"], ["meta", "--files", "100000000"]):
         bench = subprocess.Popen([craton_program(), "bench", *words], env=store.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         wait_until(lambda: b".bench" in store.run("ls", "-1", "/") or bench.poll() is not None, "the benchmark's directory")
@@ -440,6 +442,13 @@ def local(store):
         expect("system folder", [craton, "local", "up", place, "--capacity", "1"], FAILED, "folder of the system", "/var/tmp/", env=store.env)
     expect("unwritable", [craton, "local", "up", "/proc/store"], FAILED, "/proc/store", env=store.env)
     expect("another's craton.conf", [craton, "local", "up", store.path("theirs")], FAILED, "craton.conf", env=store.env)
+    os.makedirs(store.path("secrets"))
+    with open(store.path("secrets/secret"), "w", encoding="ascii") as f:
+        f.write("theirs\n")
+    expect("another's secret", [craton, "local", "up", store.path("secrets")], FAILED, "secret exists but was not made by craton local up", env=store.env)
+    if os.listdir(store.path("secrets")) != ["secret"] or open(store.path("secrets/secret"), encoding="ascii").read() != "theirs\n":
+        failures.append("local up has changed a folder that it refused")
+        store.craton("local", "down", store.path("secrets"), check=False)
 
 
 def several_at_once(store):
@@ -489,6 +498,117 @@ def too_few(store):
     store.run("local", "down", where)
 
 
+class Small:
+    """A store of two chunk servers, in a folder where an `up` was interrupted before it had made one."""
+
+    def __init__(self, store):
+        self.store, self.dir = store, store.path("small")
+        self.conf = self.path("craton.conf")
+        os.mkdir(self.dir)
+        with open(self.conf, "w", encoding="ascii") as f:
+            f.write("# written by craton local up\n")
+        atexit.register(lambda: store.craton("local", "down", self.dir, "--timeout", "5s", check=False))
+        said = self.up("--chunkd", "2", "--policy", "rs-1-2", "--capacity", "256M")
+        if "give --chunkd 3" not in said:
+            failures.append(f"local up of two chunk servers for a policy of three: {said}")
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def up(self, *more):
+        return self.store.craton("local", "up", self.dir, *more).stderr.decode()
+
+    def down(self):
+        self.store.run("local", "down", self.dir)
+
+    def running(self):
+        return [d["name"] for d in self.store.json("local", "status", self.dir)["daemons"] if d["running"]]
+
+    def refused(self, what, action, *words):
+        expect(what, [craton_program(), "local", *action], FAILED, *words, env=self.store.env)
+
+
+def lost_disk(small):
+    """A disk that is missing is not made anew, and the others start without it."""
+    disk, aside = small.path("chunkd-1/disk"), small.path("aside")
+    small.down()
+    os.rename(disk, aside)
+    for action in (["up", small.dir], ["start", small.dir, "chunkd-1"]):
+        small.refused("a disk is missing", action, "chunkd-1/disk is missing", "mkdir -p /")
+    if os.path.exists(disk):
+        sys.exit("FAILED: a disk is missing, and was made anew")
+    if small.running() != ["metad-1", "chunkd-2"]:
+        failures.append(f"a disk was missing, and what runs is {small.running()}")
+    os.rename(aside, disk)
+    small.up()
+    os.mkdir(small.path("chunkd-3")) # of an `up` that was interrupted before the store had grown
+    small.up("--chunkd", "3")
+    if small.running() != ["metad-1", "chunkd-1", "chunkd-2", "chunkd-3"]:
+        failures.append(f"three chunk servers were asked for, and what runs is {small.running()}")
+
+
+def lost_metadata(small):
+    """A metad that lost its directory is not made anew, unless it never served; a backup brings it back."""
+    metad, aside, backup = small.path("metad-1"), small.path("aside"), small.path("backup")
+    small.store.run("mkdir", "/kept", "-c", small.conf)
+    small.store.run("meta", "backup", backup, "-c", small.conf)
+    small.down()
+    os.rename(metad, aside)
+    for action in (["up", small.dir, "--timeout", "5s"], ["start", small.dir, "metad-1"]):
+        small.refused("no metadata", action, "metad-1 holds no metadata", f"craton meta restore DIR FILE -c {small.conf} (docs/DEPLOY.md")
+    os.makedirs(metad, exist_ok=True)
+    small.refused("no metadata", ["up", small.dir, "--timeout", "5s"], "metad-1 holds no metadata")
+    if small.running():
+        sys.exit("FAILED: no metadata, and they were made anew")
+    small.store.run("meta", "restore", metad, backup, "-c", small.conf)
+    small.up()
+    if small.store.run("ls", "-1", "/", "-c", small.conf) != b"kept\n":
+        failures.append("a local store was restored, and what was kept is not there")
+    small.down()
+    shutil.rmtree(aside)
+    os.rename(small.path("local.conf"), aside)
+    small.refused("no local.conf", ["up", small.dir], "local.conf is missing, and the store was up before")
+    os.rename(aside, small.path("local.conf"))
+    os.unlink(small.path("metads-founded")) # as in the store of an older build, which was not marked
+    small.up()
+    if not os.path.exists(small.path("metads-founded")):
+        failures.append("a store that came up is not marked as one that was up")
+
+
+def slow_daemon(small):
+    """--timeout is how long daemons are waited for; what is waited for is said, and what to do when it was too long."""
+    def send(name, number):
+        with open(small.path(f"{name}/pid"), encoding="ascii") as f:
+            os.kill(int(f.read().split()[0]), number)
+    small.down()
+    small.store.run("local", "start", small.dir, "chunkd-2") # it serves, but cannot register yet
+    send("chunkd-2", signal.SIGSTOP)
+    said = small.store.craton("local", "up", small.dir, "--timeout", "4s", check=False)
+    if said.returncode != FAILED or b"only 2 of 3 chunk servers registered within 4s" not in said.stderr or b"waits for chunk servers: 2 of 3" not in said.stderr:
+        failures.append(f"a chunk server does not register: exit {said.returncode}: {said.stderr!r}")
+    for action in (["stop", small.dir, "chunkd-2"], ["down", small.dir]):
+        small.refused("does not end", [*action, "--timeout", "300ms"], "did not end within 300ms; end it with: craton local kill /", "small chunkd-2 ")
+    small.store.run("local", "kill", small.dir, "chunkd-2")
+
+
+def broken_conf(small):
+    """Without a local.conf that can be read daemons are looked at and ended all the same."""
+    small.up()
+    shutil.copy(small.path("local.conf"), small.path("good.conf"))
+    with open(small.path("local.conf"), "a", encoding="ascii") as f:
+        f.write("nonsense\n")
+    small.refused("broken local.conf", ["up", small.dir], "local.conf:", "nonsense")
+    for action in ("status", "down", "status"):
+        done = small.store.craton("local", action, small.dir, check=False)
+        if done.returncode or b"local.conf:" not in done.stderr:
+            failures.append(f"local {action} with a broken local.conf: exit {done.returncode}: {done.stderr!r}")
+        if action == "status" and done.stdout.count(b"running" if b"running" in done.stdout else b"stopped") != 4:
+            failures.append(f"local status with a broken local.conf: {done.stdout!r}")
+    if b"running" in done.stdout:
+        failures.append(f"local down with a broken local.conf has left {done.stdout!r}")
+    os.rename(small.path("good.conf"), small.path("local.conf"))
+
+
 def main():
     store = LocalStore(capacity="2G")
     os.makedirs(store.path("theirs"))
@@ -500,6 +620,11 @@ def main():
     daemons(store)
     local(store)
     too_few(store)
+    small = Small(store)
+    lost_disk(small)
+    lost_metadata(small)
+    slow_daemon(small)
+    broken_conf(small)
     if store.run("ls", "-r", "/") != before:
         failures.append("bad input changed the store")
     paths(store)

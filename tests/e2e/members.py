@@ -249,8 +249,34 @@ def older_copy(store):
     check(not [r for r in store.json("status", check=False)["reasons"] if r["code"] == "metad-lags"], "nobody lags any more")
 
 
+def lost_one():
+    """`local up` of a group one of whose metads lost its directory says what to do, and when that was done that it is left out; the store runs."""
+    store = LocalStore(chunkd=1, policy="rs-1-2", metad=3)
+    wait_until(is_level_group(store), "all metads to be level")
+    victim = next(n for n in store.metads() if n != leader(store))
+    store.kill9(victim)
+    folder, aside = os.path.join(store.store, victim), store.path("aside")
+    os.rename(folder, aside)
+
+    def up(says):
+        done = store.craton("local", "up", store.store)
+        check(says in done.stderr.decode() and "2 metad," in done.stdout.decode(), f"local up without {victim}: {done.stdout}, {done.stderr}")
+        check([d["name"] for d in store.json("local", "status", store.store)["daemons"] if not d["running"]] == [victim], f"{victim} alone does not run")
+
+    up(f"{victim} holds no replica, though the group has led: it must not come back under its number: craton meta remove {victim}")
+    done = store.craton("local", "start", store.store, victim, check=False)
+    check(done.returncode == 1 and f"craton meta remove {victim}" in done.stderr.decode(), f"a metad without its directory was started: {done.stderr}")
+    change(store, "remove", victim)
+    removed = f"{victim} does not run: it is not in the group of metads any more\n"
+    up(removed)
+    os.rename(aside, folder)
+    up(removed)
+    store.destroy()
+
+
 def main():
     one_alone()
+    lost_one()
     store = LocalStore(metad=3)
     look(store)
     hand_over(store)
