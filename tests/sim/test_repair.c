@@ -548,16 +548,19 @@ END_TEST
 START_TEST(test_what_cannot_be_read_is_made_anew)
 {
 	uint32_t known = 0;
+	struct io *host;
 
 	begin((uint64_t)_i + 91);
 	pass(20000);
-	sim_dir_unreadable(c->nodes[victim()].io, cluster_disk_path(0), ERR_IO);
+	host = c->nodes[victim()].io;
+	sim_dir_unreadable(host, cluster_disk_path(0), ERR_IO);
 	for (int i = 0; i < FILES; i++)
 		read_file(i);
 	until(any_damaged, "copies to be found damaged");
 	ck_assert_uint_eq(disputes(), 0);
+	sim_dir_unreadable(host, NULL, 0);
 	for (int i = 0; i < FILES; i++)
-		known += inspect_file(i, false); /* the chunk server itself says that they are there */
+		known += inspect_file(i, false); /* the chunk server has nothing to say against them now */
 	ck_assert_uint_gt(known, 0);
 	finish();
 }
