@@ -18,6 +18,8 @@
 #include "common/kv/wal_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+extern const int fuzz_mutations; /* for fuzz_replay: a run takes a millisecond, ten with a sanitizer */
+const int fuzz_mutations = 150;
 
 enum {
 	SEGMENT_BYTES = 1 << 20,

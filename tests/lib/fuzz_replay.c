@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_replay: the main of a fuzz target in builds without libFuzzer, so that `make check` runs each target over its corpus,
- * tests/fuzz/corpus/NAME/ for fuzz_NAME, and over a fixed number of seeded mutations of each input.
+ * tests/fuzz/corpus/NAME/ for fuzz_NAME, and over a fixed number of seeded mutations of each input: MUTATIONS, or as many as a target that takes
+ * its time says by `fuzz_mutations`.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -13,6 +14,7 @@
 enum { MAX_INPUT_BYTES = 1 << 20, MUTATIONS = 2000 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+extern __attribute__((weak)) const int fuzz_mutations;
 
 /* Inputs are given in memory of their exact size, so that AddressSanitizer sees the first byte read past the end. */
 static void run_exact(const uint8_t *data, size_t len)
@@ -50,6 +52,11 @@ static size_t mutate(struct rng *rng, uint8_t *data, size_t len)
 	return len;
 }
 
+static int mutations(void)
+{
+	return &fuzz_mutations ? fuzz_mutations : MUTATIONS;
+}
+
 static void replay(struct rng *rng, const char *path)
 {
 	static uint8_t input[MAX_INPUT_BYTES], changed[MAX_INPUT_BYTES];
@@ -63,7 +70,7 @@ static void replay(struct rng *rng, const char *path)
 	len = fread(input, 1, sizeof(input), f);
 	fclose(f);
 	run_exact(input, len);
-	for (int i = 0; i < MUTATIONS; i++) {
+	for (int i = 0; i < mutations(); i++) {
 		memcpy(changed, input, len);
 		run_exact(changed, mutate(rng, changed, len));
 	}
@@ -96,6 +103,6 @@ int main(int argc, char **argv)
 	}
 	if (count >= 0)
 		free(entries);
-	printf("%s: %d inputs of %s, %d mutations of each\n", name, inputs, folder, MUTATIONS);
+	printf("%s: %d inputs of %s, %d mutations of each\n", name, inputs, folder, mutations());
 	return inputs > 0 ? 0 : 1;
 }
