@@ -57,6 +57,7 @@ struct disk {
 	uint64_t from, to; /* what an open gave out */
 	uint32_t crc;      /* of all that */
 	uint32_t in_flight;
+	struct wal_save save;
 	bool closed;
 };
 
@@ -250,13 +251,10 @@ static void run(struct disk *d, bool (*until)(void *ctx))
 	CHECK(sim_run(d->sim, until, d, sim_now_ns(d->sim) + 60000000000u));
 }
 
-static struct disk *saving;
-
 static void on_saved(struct wal_save *save, int code)
 {
-	(void)save;
 	CHECK(code == 0);
-	saving->in_flight--;
+	CONTAINER_OF(save, struct disk, save)->in_flight--;
 }
 
 static void on_closed(void *ctx, int code)
@@ -265,38 +263,31 @@ static void on_closed(void *ctx, int code)
 	((struct disk *)ctx)->closed = true;
 }
 
-/* The last four entries, of which one is committed, are cut off by a new term. */
-static void begin_term(struct disk *d, struct wal_save *save)
+static void next_term(struct disk *d)
 {
-	wal_note_commit(d->wal, wal_next_index(d->wal) - 4);
-	wal_cut(d->wal, wal_next_index(d->wal) - 3);
-	save->term++;
-	save->vote = REPLICA;
-	saving = d;
+	d->save = (struct wal_save){.term = d->save.term + 1, .vote = REPLICA, .done = on_saved};
 	d->in_flight++;
-	wal_save(d->wal, save);
+	wal_save(d->wal, &d->save);
 	run(d, is_quiet);
 }
 
+/* In a group a new term cuts off three entries now and then, behind one that is committed. */
 static void write_log(struct disk *d)
 {
-	struct wal_save save = {.term = 1, .done = on_saved};
 	struct err err = {0};
 	uint64_t cut_at = 9;
 
 	CHECK(open_log(d, &err) == 0);
-	if (d->group) {
-		d->in_flight++;
-		saving = d;
-		wal_save(d->wal, &save);
-		run(d, is_quiet);
-	}
+	if (d->group)
+		next_term(d);
 	while (wal_next_index(d->wal) <= ENTRIES) {
-		append(d, save.term);
+		append(d, d->save.term);
 		if (wal_next_index(d->wal) % 3)
 			run(d, is_quiet);
 		if (d->group && wal_next_index(d->wal) > cut_at) {
-			begin_term(d, &save);
+			wal_note_commit(d->wal, wal_next_index(d->wal) - 4);
+			wal_cut(d->wal, wal_next_index(d->wal) - 3);
+			next_term(d);
 			cut_at += 9;
 		}
 	}
