@@ -29,38 +29,38 @@ struct values {
 
 static const struct opt opts[] = {
 	{.name = "size", .type = OPT_BYTES, .offset = offsetof(struct values, size), .default_ = "4G", .min = 1 << 20, .max = (uint64_t)1 << 44, .arg = "SIZE",
-	 .help = "floor, put, get: user data to move"},
+	 .of = "floor, put, get", .help = "user data to move"},
 	{.name = "streams", .type = OPT_U64, .offset = offsetof(struct values, streams), .default_ = "1", .min = 1, .max = STREAMS_MAX, .arg = "N",
-	 .help = "put, get: files at once"},
+	 .of = "put, get", .help = "files at once"},
 	{.name = "degraded", .type = OPT_U64, .offset = offsetof(struct values, degraded), .default_ = "0", .max = LIMIT_M, .arg = "N",
-	 .help = "get: as if the first N chunk servers were lost"},
+	 .of = "get", .help = "as if the first N chunk servers were lost"},
 	{.name = "count", .type = OPT_U64, .offset = offsetof(struct values, count), .default_ = "1000", .min = 1, .max = 1000000, .arg = "N",
-	 .help = "latency: files"},
+	 .of = "latency", .help = "files"},
 	{.name = "file-size", .type = OPT_BYTES, .offset = offsetof(struct values, file_size), .default_ = "4M", .min = 1, .max = 1 << 30, .arg = "SIZE",
-	 .help = "latency: of each file"},
+	 .of = "latency", .help = "of each file"},
 	{.name = "settle", .type = OPT_MS, .offset = offsetof(struct values, settle_ms), .default_ = "1s", .max = 3600000, .arg = "TIME",
-	 .help = "latency: the same without counting, before"},
-	{.name = "policy", .type = OPT_STRING, .offset = offsetof(struct values, policy), .default_ = "rs-4-2", .arg = "NAME", .help = "floor: coding"},
+	 .of = "latency", .help = "the same without counting, before"},
+	{.name = "policy", .type = OPT_STRING, .offset = offsetof(struct values, policy), .default_ = "rs-4-2", .arg = "NAME", .of = "floor", .help = "coding"},
 	{.name = "path", .type = OPT_STRING, .offset = offsetof(struct values, path), .default_ = "/.bench", .arg = "PATH",
-	 .help = "put, get, latency: directory of the store for the files"},
-	{.name = "keep", .type = OPT_FLAG, .offset = offsetof(struct values, keep), .help = "put, latency, small: leave the files; get: leave those it wrote"},
-	{.name = "reuse", .type = OPT_FLAG, .offset = offsetof(struct values, reuse), .help = "get: read files that put --keep left"},
+	 .of = "put, get, latency", .help = "directory of the store for the files"},
+	{.name = "keep", .type = OPT_FLAG, .offset = offsetof(struct values, keep), .of = "put, get, latency, small", .help = "leave the files that it wrote"},
+	{.name = "reuse", .type = OPT_FLAG, .offset = offsetof(struct values, reuse), .of = "get", .help = "read files that put --keep left"},
 	{.name = "files", .type = OPT_U64, .offset = offsetof(struct values, meta.files), .default_ = "100000", .min = 1, .max = 100 * 1000 * 1000, .arg = "N",
-	 .help = "meta, small: files to create; objects: how many"},
+	 .of = "meta, small, objects", .help = "how many to create"},
 	{.name = "bytes", .type = OPT_BYTES, .offset = offsetof(struct values, bytes), .default_ = "4K", .min = 1, .max = BENCH_SMALL_BYTES_MAX, .arg = "SIZE",
-	 .help = "small, objects: of each"},
+	 .of = "small, objects", .help = "of each"},
 	{.name = "clients", .type = OPT_U64, .offset = offsetof(struct values, meta.clients), .default_ = "64", .min = 1, .max = BENCH_META_CLIENTS_MAX, .arg = "N",
-	 .help = "logical clients: meta (each has a directory of its own), small, objects"},
+	 .of = "meta, small, objects", .help = "logical clients; those of meta have a directory each"},
 	{.name = "inflight", .type = OPT_U64, .offset = offsetof(struct values, meta.in_flight), .default_ = "1", .min = 1, .max = BENCH_META_IN_FLIGHT_MAX, .arg = "N",
-	 .help = "meta, small, objects: operations that each client has in flight"},
+	 .of = "meta, small, objects", .help = "operations that each client has in flight"},
 	{.name = "connections", .type = OPT_U64, .offset = offsetof(struct values, meta.connections), .default_ = "8", .min = 1, .max = LIMIT_PEER_CONNS, .arg = "N",
-	 .help = "meta: connections to each metad, shared by all clients"},
+	 .of = "meta", .help = "connections to each metad, shared by all clients"},
 	{.name = "metad", .type = OPT_U64, .offset = offsetof(struct values, meta.metads), .default_ = "1", .min = 1, .max = LIMIT_METADS, .arg = "N",
-	 .help = "meta: metads that are started in DIR, as for craton local up"},
+	 .of = "meta", .help = "metads that are started in DIR, as for craton local up"},
 	{.name = "rate", .type = OPT_U64, .offset = offsetof(struct values, meta.per_s), .default_ = "0", .max = 10 * 1000 * 1000, .arg = "N",
-	 .help = "meta: creates, then stats, that become due per second, each timed from then on; 0: as fast as they go"},
+	 .of = "meta", .help = "creates, then stats, that become due per second, each timed from then on; 0: as fast as they go"},
 	{.name = "rewrite", .type = OPT_FLAG, .offset = offsetof(struct values, rewrite),
-	 .help = "put: write, remove, wait for the space, write again; only the second write is measured"},
+	 .of = "put", .help = "write, remove, wait for the space, write again; only the second write is measured"},
 	CLI_COMMON_OPTS(struct values),
 	{0},
 };
@@ -311,40 +311,27 @@ static int run_meta(struct cli *cli)
 	return bench_meta(cli, cli->word_count == 2 ? cli->words[1] : NULL, &v->meta);
 }
 
-/* The benchmarks and the options that each of them knows: a measurement of something else than was asked for would be none. */
 static const struct {
 	const char *name;
 	int (*run)(struct cli *cli);
 	const char *words; /* that it expects behind its name */
 	int min_words, max_words;
-	const char *options[8];
 } benches[] = {
-	{"floor", run_floor_in, "DIR, a directory of the file system to measure", 2, 2, {"size", "policy"}},
-	{"put", run_put, "no further words", 1, 1, {"size", "streams", "path", "keep", "rewrite"}},
-	{"get", run_get, "no further words", 1, 1, {"size", "streams", "path", "keep", "reuse", "degraded"}},
-	{"latency", run_latency, "no further words", 1, 1, {"count", "file-size", "settle", "path", "keep"}},
-	{"meta", run_meta, "at most DIR", 1, 2, {"files", "clients", "inflight", "connections", "metad", "rate"}},
-	{"small", run_small_files, "no further words", 1, 1, {"files", "bytes", "clients", "inflight", "keep"}},
-	{"objects", run_objects, "no further words", 1, 1, {"files", "bytes", "clients", "inflight"}},
+	{"floor", run_floor_in, "DIR, a directory of the file system to measure", 2, 2},
+	{"put", run_put, "no further words", 1, 1},
+	{"get", run_get, "no further words", 1, 1},
+	{"latency", run_latency, "no further words", 1, 1},
+	{"meta", run_meta, "at most DIR", 1, 2},
+	{"small", run_small_files, "no further words", 1, 1},
+	{"objects", run_objects, "no further words", 1, 1},
 };
 
-static bool knows(size_t bench, const char *option)
-{
-	for (size_t i = 0; i < ARRAY_COUNT(benches[bench].options) && benches[bench].options[i]; i++)
-		if (!strcmp(benches[bench].options[i], option))
-			return true;
-	return false;
-}
-
-/* "put, get" */
-static void who_knows(const char *option, char *ret_names, size_t bytes)
+static void names_of_all(char *ret_names, size_t bytes)
 {
 	size_t len = 0;
 
-	ret_names[0] = '\0';
 	for (size_t i = 0; i < ARRAY_COUNT(benches) && len < bytes; i++)
-		if (!option || knows(i, option))
-			len += (size_t)snprintf(ret_names + len, bytes - len, "%s%s", len ? ", " : "", benches[i].name);
+		len += (size_t)snprintf(ret_names + len, bytes - len, "%s%s", len ? ", " : "", benches[i].name);
 }
 
 static int run(struct cli *cli)
@@ -355,17 +342,12 @@ static int run(struct cli *cli)
 
 	while (bench < ARRAY_COUNT(benches) && strcmp(benches[bench].name, what))
 		bench++;
-	who_knows(NULL, names, sizeof(names));
-	if (bench == ARRAY_COUNT(benches))
+	if (bench == ARRAY_COUNT(benches)) {
+		names_of_all(names, sizeof(names));
 		return cli_usage(cli, "there is no benchmark '%s'; there are %s", what, names);
+	}
 	if (cli->word_count < benches[bench].min_words || cli->word_count > benches[bench].max_words)
 		return cli_usage(cli, "%s expects %s", what, benches[bench].words);
-	for (const struct opt *o = opts; o->name; o++) {
-		if (o->offset < sizeof(struct cli_common) || !opt_given(cli->options, o->name) || knows(bench, o->name))
-			continue;
-		who_knows(o->name, names, sizeof(names));
-		return cli_usage(cli, "--%s belongs to %s, not to %s", o->name, names, what);
-	}
 	return benches[bench].run(cli);
 }
 

@@ -19,9 +19,9 @@ struct values {
 
 static const struct opt opts[] = {
 	{.name = "metad", .type = OPT_STRING, .offset = offsetof(struct values, metad), .arg = "IP:PORT,...",
-	 .help = "init: where metad will be found by all parts of the cluster; three or five of a group"},
+	 .of = "init", .help = "where metad will be found by all parts of the cluster; three or five of a group"},
 	{.name = "plaintext", .type = OPT_FLAG, .offset = offsetof(struct values, plaintext),
-	 .help = "init: allow addresses beyond loopback, without encryption"},
+	 .of = "init", .help = "allow addresses beyond loopback, without encryption"},
 	CLI_COMMON_OPTS(struct values),
 	{0},
 };

@@ -14,7 +14,7 @@ struct values {
 
 static const struct opt opts[] = {
 	{.name = "shard-size", .type = OPT_BYTES, .offset = offsetof(struct values, shard_bytes), .default_ = "256M",
-	 .min = CR_DATASET_SHARD_BYTES_MIN, .max = CR_DATASET_SHARD_BYTES_MAX, .arg = "SIZE", .help = "bytes of one shard file"},
+	 .min = CR_DATASET_SHARD_BYTES_MIN, .max = CR_DATASET_SHARD_BYTES_MAX, .arg = "SIZE", .of = "pack", .help = "bytes of one shard file"},
 	CLI_COMMON_OPTS(struct values),
 	{0},
 };

@@ -13,9 +13,9 @@ struct values {
 
 static const struct opt opts[] = {
 	{.name = "capacity", .type = OPT_BYTES, .offset = offsetof(struct values, capacity), .arg = "SIZE",
-	 .help = "format: most space that will be taken, which decides the segment size; else what the file system has, less 5 %"},
+	 .of = "format", .help = "most space that will be taken, which decides the segment size; else what the file system has, less 5 %"},
 	{.name = "segment", .type = OPT_BYTES, .offset = offsetof(struct values, segment), .arg = "SIZE",
-	 .help = "format: segment size; else 1 GiB, on small disks 64 MiB"},
+	 .of = "format", .help = "segment size; else 1 GiB, on small disks 64 MiB"},
 	CLI_COMMON_OPTS(struct values),
 	{0},
 };

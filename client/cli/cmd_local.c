@@ -26,12 +26,12 @@ struct values {
 
 static const struct opt opts[] = {
 	{.name = "metad", .type = OPT_U64, .offset = offsetof(struct values, metad), .min = 1, .max = LIMIT_METADS, .arg = "N",
-	 .help = "up: metads of a new store: 1 if not given, 3 or 5 are a group, of which 1 or 2 may die"},
+	 .of = "up", .help = "metads of a new store: 1 if not given, 3 or 5 are a group, of which 1 or 2 may die"},
 	{.name = "chunkd", .type = OPT_U64, .offset = offsetof(struct values, chunkd), .min = 1, .max = LOCAL_CHUNKD_MAX, .arg = "N",
-	 .help = "up: chunk servers, 6 in a new store; a greater number adds some"},
-	{.name = "policy", .type = OPT_STRING, .offset = offsetof(struct values, policy), .arg = "NAME", .help = "up: coding of a new store, rs-4-2 if not given"},
+	 .of = "up", .help = "chunk servers, 6 in a new store; a greater number adds some"},
+	{.name = "policy", .type = OPT_STRING, .offset = offsetof(struct values, policy), .arg = "NAME", .of = "up", .help = "coding of a new store, rs-4-2 if not given"},
 	{.name = "capacity", .type = OPT_BYTES, .offset = offsetof(struct values, capacity), .arg = "SIZE",
-	 .help = "up: limit of each chunk server of a new store, 8G if not given"},
+	 .of = "up", .help = "limit of each chunk server of a new store, 8G if not given"},
 	CLI_COMMON_OPTS(struct values),
 	{0},
 };

@@ -24,9 +24,9 @@ struct values {
 static const struct opt opts[] = {
 	CLI_COMMON_OPTS(struct values),
 	{.name = "restores", .type = OPT_U64, .offset = offsetof(struct values, restores), .arg = "N",
-         .help = "restore: number of restores that the disks have seen, as metad says where it refuses them"},
-	{.name = "force", .type = OPT_FLAG, .offset = offsetof(struct values, force), .help = "restore: also if N is far from what the backup knows"},
-	{.name = "group", .type = OPT_FLAG, .offset = offsetof(struct values, group), .help = "restore: as the first metad of a new group, replica 1"},
+         .of = "restore", .help = "number of restores that the disks have seen, as metad says where it refuses them"},
+	{.name = "force", .type = OPT_FLAG, .offset = offsetof(struct values, force), .of = "restore", .help = "also if N is far from what the backup knows"},
+	{.name = "group", .type = OPT_FLAG, .offset = offsetof(struct values, group), .of = "restore", .help = "as the first metad of a new group, replica 1"},
 	{0},
 };
 

@@ -11,7 +11,7 @@ struct values {
 
 static const struct opt opts[] = {
 	{.name = "for", .type = OPT_MS, .offset = offsetof(struct values, for_ms), .default_ = "1h", .min = 1000, .max = 24 * 3600 * 1000, .arg = "TIME",
-	 .help = "maintenance on: how long"},
+	 .of = "maintenance on", .help = "how long"},
 	CLI_COMMON_OPTS(struct values),
 	{0},
 };

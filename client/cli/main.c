@@ -56,6 +56,32 @@ static int no_command(const char *name)
 	return cli_usage(&none, "there is no command '%s'%s%s%s", name, nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
+/* Whether `action`, the first words of the command line, is one of "put, get". */
+static bool is_among(const char *actions, const char *action)
+{
+	size_t len;
+
+	for (; *actions; actions += len + strspn(actions + len, ", ")) {
+		len = strcspn(actions, ",");
+		if (!strncmp(actions, action, len) && (action[len] == '\0' || action[len] == ' '))
+			return true;
+	}
+	return false;
+}
+
+/* 0, or an exit code: what is given for an action that does not take it would do nothing, and somebody thinks that it did. */
+static int check_given(const struct cli *cli, const struct opt *opts)
+{
+	char *action = mem_printf("%s %s", cli->word_count > 0 ? cli->words[0] : "", cli->word_count > 1 ? cli->words[1] : "");
+	int exit_code = CLI_OK;
+
+	for (const struct opt *o = opts; o->name && exit_code == CLI_OK; o++)
+		if (o->of && opt_given(cli->options, o->name) && !is_among(o->of, action))
+			exit_code = cli_usage(cli, "--%s belongs to %s", o->name, o->of);
+	mem_free(action);
+	return exit_code;
+}
+
 static int run(const struct cli_command *c, int argc, char **argv)
 {
 	static const char *words[CLI_WORDS];
@@ -83,7 +109,9 @@ static int run(const struct cli_command *c, int argc, char **argv)
 		cli.config = common->config;
 		cli.json = common->json;
 		cli.timeout_ms = common->timeout_ms;
-		exit_code = c->run(&cli);
+		exit_code = check_given(&cli, c->opts);
+		if (exit_code == CLI_OK)
+			exit_code = c->run(&cli);
 		if (exit_code == CLI_OK && c->silent)
 			cli_done(&cli);
 		cr_disconnect(cli.store);

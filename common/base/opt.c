@@ -514,7 +514,7 @@ char *opt_help(const struct opt *table)
 			buf_printf(&out, "\n");
 			start = out.len;
 		}
-		buf_printf(&out, "%*s%s", (int)(HELP_COLUMN - (out.len - start)), "", o->help ? o->help : "");
+		buf_printf(&out, "%*s%s%s%s", (int)(HELP_COLUMN - (out.len - start)), "", o->of ? o->of : "", o->of ? ": " : "", o->help ? o->help : "");
 		if (o->default_)
 			buf_printf(&out, " (default: %s)", o->default_);
 		buf_printf(&out, "\n");

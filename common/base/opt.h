@@ -39,6 +39,7 @@ struct opt {
 	uint64_t min, max;     /* 0,0: any */
 	bool cli_only;         /* not allowed in a configuration file */
 	const char *arg;       /* "HOST:PORT" */
+	const char *of;        /* "put, get": actions of the command that take it, its first words; NULL: all. Help begins with it */
 	const char *help;      /* one line, lower case, with unit */
 };
 

@@ -56,6 +56,9 @@ def usage(store):
     expect("no benchmark", [craton, "bench", "bogus"], USAGE, "floor, put, get, latency, meta, small, objects", env=store.env)
     expect("warns above full", [craton, "config", "set", "disk.near_full", "96"], FAILED, "disk.full, which is 95", env=store.env)
     expect("full below warning", [craton, "config", "set", "disk.full", "84"], FAILED, "disk.near_full, which is 85", env=store.env)
+    expect("a time for off", [craton, "server", "maintenance", "off", "chunkd-1", "--for", "3m"], USAGE, "--for belongs to maintenance on", env=store.env)
+    expect("a group for ls", [craton, "meta", "ls", "--group"], USAGE, "--group belongs to restore", env=store.env)
+    expect("servers for down", [craton, "local", "down", store.store, "--chunkd", "4"], USAGE, "--chunkd belongs to up", env=store.env)
     expect("too long a time", [craton, "server", "maintenance", "on", "chunkd-1", "--for", "30h"], USAGE, "--for: '30h'", "give 1s to 24h",
            env=store.env)
     expect("too few words", [craton, "put", "a"], USAGE, "SOURCE", env=store.env)

@@ -23,7 +23,7 @@ static const struct opt table[] = {
 		.help = "configuration file"},
 	{.name = "listen", .type = OPT_STRING, .offset = AT(listen), .default_ = "127.0.0.1:0", .arg = "HOST:PORT"},
 	{.name = "chunkd", .letter = 'n', .type = OPT_U64, .offset = AT(chunkd), .default_ = "6", .min = 1, .max = 64,
-		.help = "chunk servers"},
+		.of = "up, down", .help = "chunk servers"},
 	{.name = "capacity", .type = OPT_BYTES, .offset = AT(capacity), .default_ = "8G", .min = 64 << 20, .max = 1ull << 50},
 	{.name = "timeout", .type = OPT_MS, .offset = AT(timeout_ms), .default_ = "30s", .min = 1, .max = 3600000},
 	{.name = "any", .type = OPT_U64, .offset = AT(any)},
@@ -249,7 +249,7 @@ START_TEST(test_help)
 
 	ck_assert_ptr_nonnull(strstr(help, "  -f, --force                   do it\n"));
 	ck_assert_ptr_nonnull(strstr(help, "  -c, --config FILE             configuration file\n"));
-	ck_assert_ptr_nonnull(strstr(help, "  -n, --chunkd VALUE            chunk servers (default: 6)\n"));
+	ck_assert_ptr_nonnull(strstr(help, "  -n, --chunkd VALUE            up, down: chunk servers (default: 6)\n"));
 	mem_free(help);
 }
 END_TEST
