@@ -14,7 +14,7 @@
 #include "common/base/units.h"
 #include "common/code/ec.h"
 
-enum { REASONS_MAX = 64, REASON_BYTES = 320, SPACE_LOW_PERCENT = 5, REFUSED_SHOWN_S = 120, NAMED_ROWS = 16 };
+enum { REASONS_MAX = 64, REASON_BYTES = 320, SPACE_LOW_PERCENT = 5, REFUSED_SHOWN_S = 45 /* who is refused asks again after 30 s at most (chunkd/register.c) */, NAMED_ROWS = 16 };
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "0.1.0"
@@ -258,18 +258,18 @@ static void reasons_refused(struct metad *md, struct answer *a)
 
 		if (md->refused.of[causes[i]].count && ago_s < REFUSED_SHOWN_S)
 			reason(a, "server-refused", false,
-				"a chunk server, or a disk of one, registers and is refused (%s; the last one %llu s ago): metad's log says which one and why",
+				"a chunk server, or a disk of one, is refused (%s; the last time %llu s ago): metad's log says which one and why",
 				refused_name(causes[i]), (unsigned long long)ago_s);
 	}
 }
 
-/* Of rows that are on their way out it looks at few, and says yes where there may be more. */
+/* Committed rows: a disk that is away gets no new ones. Of such as are on their way out it looks at few, and says yes where there may be more. */
 static bool is_named(struct metad *md, uint32_t disk)
 {
 	struct state_reverse_walk walk;
 	bool named;
 
-	state_reverse_begin(&md->state, disk, 0, UINT64_MAX, NAMED_ROWS, &walk);
+	state_reverse_begin_committed(&md->state, disk, 0, UINT64_MAX, NAMED_ROWS, &walk);
 	named = state_reverse_next(&walk, &md->scratch->block_row) || walk.next < UINT64_MAX;
 	state_reverse_end(&walk);
 	return named;

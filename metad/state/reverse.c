@@ -87,13 +87,12 @@ const struct kv_derived state_reverse = {
 
 /* ---- walks ---- */
 
-/* Of what the committed index names, so far. */
-static void begin_committed(
-	struct state *s, uint32_t disk, uint64_t from, uint64_t to, struct state_reverse_walk *ret_walk)
+void state_reverse_begin_committed(
+	struct state *s, uint32_t disk, uint64_t from, uint64_t to, uint32_t most, struct state_reverse_walk *ret_walk)
 {
 	struct state_key key;
 
-	*ret_walk = (struct state_reverse_walk){.s = s, .disk = disk, .to = to, .next = to, .most = UINT32_MAX};
+	*ret_walk = (struct state_reverse_walk){.s = s, .disk = disk, .to = to, .next = to, .most = most};
 	state_key_disk_block(&key, disk, from);
 	kv_seek_within(s->kv, &ret_walk->committed, state_key_slice(&key), STATE_PREFIX_NUMBER);
 }
@@ -103,8 +102,7 @@ void state_reverse_begin(
 {
 	struct state_key key;
 
-	begin_committed(s, disk, from, to, ret_walk);
-	ret_walk->most = most;
+	state_reverse_begin_committed(s, disk, from, to, most, ret_walk);
 	state_key_id(&key, STATE_TABLE_BLOCK, from);
 	kv_seek_recent(s->kv, &ret_walk->recent, state_key_slice(&key));
 }
@@ -169,7 +167,7 @@ static bool holds_committed(struct state *s, uint32_t disk)
 	struct state_reverse_walk w;
 	bool holds;
 
-	begin_committed(s, disk, 0, UINT64_MAX, &w);
+	state_reverse_begin_committed(s, disk, 0, UINT64_MAX, UINT32_MAX, &w);
 	holds = state_reverse_next(&w, &s->blocks[0]);
 	state_reverse_end(&w);
 	return holds;

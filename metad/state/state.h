@@ -246,6 +246,9 @@ struct state_reverse_walk {
 };
 void state_reverse_begin(
 	struct state *s, uint32_t disk, uint64_t from, uint64_t to, uint32_t most, struct state_reverse_walk *ret_walk);
+/* Likewise of those that the committed table names: nothing written in the last moments is looked at, on whatever disk it lies. */
+void state_reverse_begin_committed(
+	struct state *s, uint32_t disk, uint64_t from, uint64_t to, uint32_t most, struct state_reverse_walk *ret_walk);
 bool state_reverse_next(struct state_reverse_walk *walk, struct state_block *ret_row);
 void state_reverse_end(struct state_reverse_walk *walk);
 

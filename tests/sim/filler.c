@@ -266,9 +266,24 @@ static void made(struct client_op *op)
 		pause(f, waited);
 }
 
+/* What a log gives back, somebody else takes. */
+static void keep_full(struct filler *f)
+{
+	uint64_t total, left;
+
+	for (unsigned i = 0; i < cluster_metads(f->cluster); i++) {
+		struct io *io = f->cluster->nodes[cluster_metad_node(f->cluster, i)].io;
+
+		if (io_disk_space(io, "/", &total, &left) == 0 && left > LEFT_BYTES)
+			sim_disk_leave(io, LEFT_BYTES);
+	}
+}
+
 static void make_next(struct filler *f)
 {
 	char path[CHECKER_PATH_BYTES];
+
+	keep_full(f);
 
 	if (f->made == FILLER_DIRS_MAX) {
 		cluster_fail(f->cluster, "%u directories were made on a full disk of metad's", f->made);

@@ -370,6 +370,30 @@ START_TEST(test_who_is_replaced_is_not_missed)
 }
 END_TEST
 
-UNIT_MAIN("handlers_disk", test_registration, test_who_is_replaced_is_not_missed, test_an_end_is_no_refusal, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name, test_a_disk_that_has_not_reported_takes_no_chunks,
+/* Of what others write meanwhile nothing is on the disk that nobody serves. */
+START_TEST(test_who_is_replaced_is_not_missed_amid_writes)
+{
+	struct metad_bed_registration g;
+	uint32_t index, incarnation;
+	char name[] = "chunkd-7", path[8];
+
+	metad_bed_open_sim(b, 27);
+	bed_register_all(b, 7);
+	bed_beat_all(b, 7);
+	bed_beat(b, 7, BED_BEAT_STOPPING);
+	metad_bed_registration(b, 8, b->options.secret, &g);
+	g.req.name = name;
+	auth_register(b->options.secret, metad_bed_cluster.bytes, &g.req, g.mac);
+	ck_assert_int_eq(bed_call(b, &rpc_metad_register, &g.req.base), 0);
+	for (int i = 0; i < 40; i++) {
+		snprintf(path, sizeof(path), "%d", i);
+		make_block(path, &index, &incarnation);
+		ck_assert(!bed_has_reason(bed_status(b), "server-down"));
+	}
+	metad_bed_close(b);
+}
+END_TEST
+
+UNIT_MAIN("handlers_disk", test_registration, test_who_is_replaced_is_not_missed, test_who_is_replaced_is_not_missed_amid_writes, test_an_end_is_no_refusal, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name, test_a_disk_that_has_not_reported_takes_no_chunks,
 	test_copied_server, test_server_moves_after_silence, test_token_keys_roll_by_the_day,
 	test_a_disk_that_damages)
