@@ -21,7 +21,7 @@ static void complain(const struct cli *cli, const char *fmt, va_list ap)
 
 	vsnprintf(line, sizeof(line), fmt, ap);
 	shown = cli_printable(line); /* one line, whatever is in the names */
-	fprintf(stderr, "craton%s%s: %s\n", cli->command ? " " : "", cli->command ? cli->command : "", shown);
+	fprintf(stderr, "%scraton%s%s: %s\n", cli->drawn ? "\r\033[K" : "", cli->command ? " " : "", cli->command ? cli->command : "", shown);
 	mem_free(shown);
 	if (!cli->json)
 		return;

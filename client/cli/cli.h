@@ -23,6 +23,7 @@ struct cli {
 	const char *command;     /* "put" */
 	const char *config;      /* -c */
 	bool json;
+	bool drawn;              /* a line that is redrawn stands on stderr, a terminal: an error takes its place */
 	uint64_t timeout_ms;
 	uint32_t ignore_servers; /* cr_options, for cli_connect */
 	bool no_hello;           /* likewise */

@@ -63,7 +63,8 @@ struct up {
 	bool now[LIMIT_METADS];         /* it was started now */
 	struct { /* what it waits for: a line that is redrawn on a terminal; elsewhere one now and then */
 		uint64_t next_ms;
-		bool terminal, drawn;
+		bool terminal;
+		const char *what; /* the note's own format */
 	} note;
 };
 
@@ -74,6 +75,9 @@ static void note(struct up *up, const char *fmt, ...)
 	char text[256];
 	va_list ap;
 
+	if (fmt != up->note.what && up->note.next_ms > now_ms + NOTE_FIRST_MS)
+		up->note.next_ms = now_ms + NOTE_FIRST_MS; /* of something else nothing was said yet */
+	up->note.what = fmt;
 	if (up->cli->json || now_ms < up->note.next_ms)
 		return;
 	va_start(ap, fmt);
@@ -84,17 +88,17 @@ static void note(struct up *up, const char *fmt, ...)
 	else
 		fprintf(stderr, "craton local: %s\n", text);
 	fflush(stderr);
-	up->note.drawn = up->note.terminal;
+	up->cli->drawn = up->note.terminal;
 	up->note.next_ms = now_ms + (up->note.terminal ? NOTE_REDRAW_MS : NOTE_NEXT_MS);
 }
 
 /* Before anything else is said. */
 static void note_clear(struct up *up)
 {
-	if (!up->note.drawn)
+	if (!up->cli->drawn)
 		return;
 	fprintf(stderr, "\r\033[K");
-	up->note.drawn = false;
+	up->cli->drawn = false;
 	up->note.next_ms = 0;
 }
 
@@ -103,12 +107,27 @@ static void on_wait(void *ctx, const char *name)
 	note(ctx, "waits for %s to start", name);
 }
 
+/* Of those that run here: another one of its name may have died a moment ago, and still count as up. */
+static uint64_t registered(const struct local *local, const struct store_status *status)
+{
+	uint64_t count = 0;
+
+	for (uint64_t i = local->metad_count; i < local_daemon_count(local); i++) {
+		char name[LOCAL_NAME_BYTES], address[128];
+
+		local_daemon_name(local, i, name);
+		process_address(local->dir, name, address, sizeof(address));
+		count += process_pid(local->dir, name) && store_status_is_up(status, address);
+	}
+	return count;
+}
+
 /* Until all chunk servers are there; what cannot be done all the same (too few of them for the policy) is in *ret_errors, mem_free() it. */
 static int up_wait(struct up *up, char **ret_errors)
 {
 	struct cli *cli = up->cli;
 	uint64_t timeout_ms = cli->timeout_ms ? cli->timeout_ms : REGISTER_TIMEOUT_MS, deadline = process_clock_ms() + timeout_ms;
-	uint64_t wanted = up->local.chunkd_count - up->servers_out;
+	uint64_t wanted = up->local.chunkd_count - up->servers_out, there;
 	char *conf = mem_printf("%s/craton.conf", up->local.dir), limit[UNITS_TEXT_BYTES];
 	struct store_status status;
 	int exit_code, r;
@@ -122,18 +141,19 @@ static int up_wait(struct up *up, char **ret_errors)
 			exit_code = cli_fail(cli, "the store does not answer: %s", cr_error());
 			break;
 		}
-		if (status.servers_up >= wanted) {
+		there = registered(&up->local, &status);
+		if (there >= wanted) {
 			*ret_errors = store_status_errors(&status);
 			store_status_fini(&status);
 			break;
 		}
-		note(up, "waits for chunk servers: %llu of %llu have registered", (unsigned long long)status.servers_up, (unsigned long long)wanted);
+		note(up, "waits for chunk servers: %llu of %llu have registered", (unsigned long long)there, (unsigned long long)wanted);
 		if (process_clock_ms() > deadline) {
 			char *dir = cli_quoted(up->local.dir);
 
 			note_clear(up);
 			exit_code = cli_fail(cli, "only %llu of %llu chunk servers registered within %s; look at: craton local logs %s",
-			                     (unsigned long long)status.servers_up, (unsigned long long)wanted, units_format_ms(timeout_ms, limit), dir);
+			                     (unsigned long long)there, (unsigned long long)wanted, units_format_ms(timeout_ms, limit), dir);
 			mem_free(dir);
 		}
 		store_status_fini(&status);
@@ -156,10 +176,12 @@ static bool is_member(const struct cr_members *members, const char *name)
 /* Of the metads of this folder those that the group removed are left out, and nothing is missing without them. NULL: it is not known who is in it. */
 static void sort_metads(struct up *up, const struct cr_members *members)
 {
+	uint64_t lost = 0;
+
 	note_clear(up);
 	for (uint64_t i = 0; i < up->local.metad_count; i++) {
 		const char *complaint = up->complaints[i];
-		char name[LOCAL_NAME_BYTES];
+		char name[LOCAL_NAME_BYTES], *dir;
 		bool removed;
 		struct err err;
 
@@ -167,7 +189,11 @@ static void sort_metads(struct up *up, const struct cr_members *members)
 		removed = members && !is_member(members, name);
 		if (removed && up->now[i] && process_end(up->local.dir, name, SIGTERM, END_TIMEOUT_MS, &err) == ERR_OK)
 			up->started--;
-		if (removed && (up->now[i] || complaint)) {
+		if (removed && process_pid(up->local.dir, name)) {
+			dir = cli_quoted(up->local.dir);
+			say("%s runs, though it is not in the group of metads any more: craton local stop %s %s", name, dir, name);
+			mem_free(dir);
+		} else if (removed) {
 			say("%s does not run: it is not in the group of metads any more", name);
 		} else if (complaint && up->lost[i]) {
 			say("%s", complaint);
@@ -175,8 +201,11 @@ static void sort_metads(struct up *up, const struct cr_members *members)
 			cli_fail(up->cli, "%s", complaint);
 			up->failed = true;
 		}
-		up->metads_out += (removed && up->now[i]) || complaint;
+		up->metads_out += removed || complaint;
+		lost += up->lost[i];
 	}
+	if (!members && 2 * lost > up->local.metad_count)
+		say("most of the metads have lost what they had: docs/groups.md, When the majority is lost, says what is left to do");
 }
 
 /* Until one of the metads leads: the chunk servers register with it, and where they were before counts no more. */

@@ -297,11 +297,14 @@ static int check_foreign(const struct local *local, struct err *err)
 	static const char ours[] = "# written by " MADE_BY "\n";
 	char *conf = mem_printf("%s/craton.conf", local->dir), *secret = mem_printf("%s/secret", local->dir), text[sizeof(ours)];
 	int n = read_file(conf, text, sizeof(text)), r = ERR_OK;
-	bool interrupted = n > 0 && !strcmp(text, ours);
+	bool interrupted = n > 0 && !strcmp(text, ours), founded = local_was_founded(local), remains = founded || metad_has_metadata(local, "metad-1");
 
-	if (interrupted && (local_was_founded(local) || metad_has_metadata(local, "metad-1")))
+	if (interrupted && remains)
 		r = err_set(err, ERR_EXIST, "%s/local.conf is missing, and the store was up before: put it back, or write its lines anew: chunkd = N, capacity = "
 		            "SIZE, policy = NAME, metad = N, metad-port = PORT", local->dir);
+	else if (n == ERR_NOENT && remains)
+		r = err_set(err, ERR_EXIST, "%s/%s is left of an earlier store: put its craton.conf, secret and local.conf back, or remove what is left of it",
+		            local->dir, founded ? FOUNDED : "metad-1");
 	else if (!interrupted && (n != ERR_NOENT || access(secret, F_OK) == 0))
 		r = err_set(err, ERR_EXIST, "%s exists but was not made by " MADE_BY "; choose another directory", n != ERR_NOENT ? conf : secret);
 	mem_free(conf);
@@ -628,8 +631,8 @@ static int check_metad(const struct local *local, const char *name, struct err *
 		               "and add one under the next number (docs/groups.md, Growing)", local->dir, name, name);
 	conf = mem_printf("%s/craton.conf", local->dir);
 	quoted = cli_quoted(conf);
-	err_set(err, ERR_NOENT, "%s/%s holds no metadata, and the store was up before: put the directory back, or restore a backup into it: "
-	        "craton meta restore DIR FILE -c %s (docs/DEPLOY.md, Backup and restore)", local->dir, name, quoted);
+	err_set(err, ERR_NOENT, "%s/%s holds no metadata, and the store was up before: put the directory back; if it is the only metad, restore a backup into it: "
+	        "craton meta restore DIR FILE -c %s (docs/DEPLOY.md); one of a group is replaced (docs/groups.md)", local->dir, name, quoted);
 	mem_free(conf);
 	mem_free(quoted);
 	return ERR_NOENT;

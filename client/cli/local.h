@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * local: a whole store on this machine, in a folder: DIR/craton.conf and DIR/secret for its clients, DIR/local.conf with what `up` was
- * asked for, and one folder per daemon: metad-1 (of a group also metad-2, ...), chunkd-1, chunkd-2, ... Other files in DIR are left alone.
+ * asked for, DIR/metads-founded once the metads have led, and one folder per daemon: metad-1 (of a group also metad-2, ...), chunkd-1, chunkd-2,
+ * ... Other files in DIR are left alone.
  */
 #ifndef CLIENT_CLI_LOCAL_H
 #define CLIENT_CLI_LOCAL_H

@@ -59,6 +59,19 @@ void store_status_fini(struct store_status *status)
 	*status = (struct store_status){0};
 }
 
+bool store_status_is_up(const struct store_status *status, const char *address)
+{
+	json_t *root = json_loads(status->json, 0, NULL);
+	const json_t *server;
+	bool up = false;
+	size_t i;
+
+	json_array_foreach(json_object_get(root, "servers"), i, server)
+		up |= !strcmp(str(server, "address"), address) && !strcmp(str(server, "state"), "up");
+	json_decref(root);
+	return up;
+}
+
 char *store_status_errors(const struct store_status *status)
 {
 	json_t *root = json_loads(status->json, 0, NULL);

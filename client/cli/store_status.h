@@ -19,6 +19,8 @@ struct store_status {
 /* Negative errno with cr_error(), or -EPROTO if the answer cannot be read. */
 int store_status_fetch(struct cr_store *store, struct store_status *ret_status);
 void store_status_fini(struct store_status *status);
+/* Whether a chunk server that registered with that address is up. */
+bool store_status_is_up(const struct store_status *status, const char *address);
 /* A line for each reason of severity error; mem_free() it. */
 char *store_status_errors(const struct store_status *status);
 void store_status_print(const struct store_status *status, FILE *f);

@@ -544,6 +544,14 @@ def lost_disk(small):
         failures.append(f"a disk was missing, and what runs is {small.running()}")
     os.rename(aside, disk)
     small.up()
+    small.store.run("local", "kill", small.dir, "chunkd-1")
+    shutil.rmtree(small.path("chunkd-1"))
+    os.makedirs(disk)
+    small.up()
+    with open(small.path("chunkd-1/address"), encoding="ascii") as f:
+        address = f.read().strip()
+    if (address, "up") not in [(s["address"], s["state"]) for s in small.store.json("status", "-c", small.conf, check=False)["servers"]]:
+        failures.append(f"chunkd-1 at {address} has an empty disk, and local up did not wait until it had registered")
     os.mkdir(small.path("chunkd-3")) # of an `up` that was interrupted before the store had grown
     small.up("--chunkd", "3")
     if small.running() != ["metad-1", "chunkd-1", "chunkd-2", "chunkd-3"]:
@@ -571,7 +579,15 @@ def lost_metadata(small):
     shutil.rmtree(aside)
     os.rename(small.path("local.conf"), aside)
     small.refused("no local.conf", ["up", small.dir], "local.conf is missing, and the store was up before")
-    os.rename(aside, small.path("local.conf"))
+    os.mkdir(small.path("apart"))
+    os.rename(aside, small.path("apart/local.conf"))
+    for kept in ("craton.conf", "secret"):
+        os.rename(small.path(kept), small.path(f"apart/{kept}"))
+    small.refused("what is left of a store", ["up", small.dir], "metads-founded is left of an earlier store: put its craton.conf, secret and local.conf back")
+    if os.path.exists(small.conf):
+        failures.append("what is left of a store was given a new craton.conf")
+    for kept in ("craton.conf", "secret", "local.conf"):
+        os.rename(small.path(f"apart/{kept}"), small.path(kept))
     os.unlink(small.path("metads-founded")) # as in the store of an older build, which was not marked
     small.up()
     if not os.path.exists(small.path("metads-founded")):
