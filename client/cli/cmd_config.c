@@ -46,8 +46,8 @@ const struct cli_command cmd_config = {
 	.name = "config",
 	.args = "ls | get NAME | set NAME VALUE",
 	.summary = "show or change settings of the store",
-	.details = "Settings hold for the whole store and last. VALUE is yes or no, a time (500ms, 30s, 10m, 1h), a size (64K, 1G), a number, or\n"
-	           "`default`.\n"
+	.details = "Settings hold for the whole store and last. VALUE is yes or no, a time (500ms, 30s, 10m, 1h, 2d; a bare number is seconds),\n"
+	           "a size (64K, 1G; a bare number is bytes), a number, or `default`.\n"
 	           "JSON: settings [name, type, unit, min, max, default, value, text, default_text, help].\n\n"
 	           "Examples:\n"
 	           "  craton config ls\n"

@@ -340,7 +340,7 @@ static int up(struct cli *cli, const char *dir, const char *word)
 	bool terminal = isatty(STDERR_FILENO);
 	struct up up = {.cli = cli, .note = {.next_ms = terminal ? 0 : process_clock_ms() + NOTE_FIRST_MS, .terminal = terminal}};
 	struct local wanted = {.metad_count = v->metad, .chunkd_count = v->chunkd, .capacity_bytes = v->capacity, .policy = v->policy,
-	                       .lock_timeout_ms = cli->timeout_ms, .on_wait = on_wait, .ctx = &up};
+	                       .timeout_ms = cli->timeout_ms, .on_wait = on_wait, .ctx = &up};
 	struct err err = {0};
 	char *errors = NULL;
 	int exit_code;
@@ -548,7 +548,7 @@ static int do_start(struct cli *cli, const char *dir, const char *name)
 
 	if (local_load(dir, &local, &err) < 0)
 		return cli_fail(cli, "%s", err.text);
-	local.lock_timeout_ms = cli->timeout_ms;
+	local.timeout_ms = cli->timeout_ms;
 	r = local_check_name(&local, name, &err);
 	if (r == ERR_OK)
 		r = local_start(&local, name, &started, &err);
@@ -588,7 +588,8 @@ const struct cli_command cmd_local = {
 	           "clients in DIR/craton.conf. `up` may be repeated and continues what is there; `kill` is kill -9, `stop` a clean stop.\n"
 	           "With --metad 3 three metads keep the metadata, and any one of them may be killed.\n"
 	           "Failure domains are the chunk servers.\n"
-	           "--timeout: `down`, `kill` and `stop` wait so long for each daemon to end, `up` for chunk servers to register; 1m if not given.\n"
+	           "--timeout: `down`, `kill` and `stop` wait so long for each daemon to end, `up` for chunk servers to register, and\n"
+	           "`up` and `start`, if it is more than a minute, for a daemon to serve, which may have much of its log to apply; 1m if not given.\n"
 	           "JSON: up: dir, config, started, daemons; status: dir, config, daemons [name, running, pid, address, cpu_s, peak_bytes];\n"
 	           "logs: an object a line: daemon, line; the others: an empty object.\n\n"
 	           "Examples:\n"

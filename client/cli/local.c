@@ -438,7 +438,7 @@ int local_create(const char *dir, const struct local *wanted, struct local *ret_
 	if (!real)
 		return err_set(err, err_from_errno(errno), "cannot open %s: %s", dir, strerror(errno));
 	path = mem_printf("%s/local.conf", real);
-	r = lock_dir(real, wanted->lock_timeout_ms, &lock, err);
+	r = lock_dir(real, wanted->timeout_ms, &lock, err);
 	if (r == ERR_OK) {
 		r = access(path, F_OK) == 0 ? ERR_OK : make_new(real, wanted, err);
 		if (r == ERR_OK)
@@ -449,7 +449,7 @@ int local_create(const char *dir, const struct local *wanted, struct local *ret_
 	}
 	mem_free(path);
 	free(real);
-	local.lock_timeout_ms = wanted->lock_timeout_ms;
+	local.timeout_ms = wanted->timeout_ms;
 	local.on_wait = wanted->on_wait;
 	local.ctx = wanted->ctx;
 	if (r < 0)
@@ -602,8 +602,9 @@ static int start_chunkd(const struct local *local, const char *name, struct err 
 static int start(struct local *local, const char *name, bool found, bool *ret_started, struct err *err)
 {
 	bool metad = !strncmp(name, "metad", 5), runs;
+	uint64_t timeout_ms = local->timeout_ms > START_TIMEOUT_MS ? local->timeout_ms : START_TIMEOUT_MS;
 	uint64_t number = metad ? strtoull(name + strlen("metad-"), NULL, 10) - 1 : 0;
-	int lock, r = lock_dir(local->dir, local->lock_timeout_ms, &lock, err);
+	int lock, r = lock_dir(local->dir, local->timeout_ms, &lock, err);
 
 	*ret_started = false;
 	if (r < 0)
@@ -615,7 +616,7 @@ static int start(struct local *local, const char *name, bool found, bool *ret_st
 		r = metad ? start_metad(local, name, number, found, err) : start_chunkd(local, name, err);
 	close(lock); /* from here on process_pid() tells the others */
 	if (r == ERR_OK)
-		r = process_wait_ready(local->dir, name, START_TIMEOUT_MS, local->on_wait, local->ctx, err);
+		r = process_wait_ready(local->dir, name, timeout_ms, local->on_wait, local->ctx, err);
 	*ret_started = r == ERR_OK && !runs;
 	return r;
 }

@@ -19,7 +19,7 @@ struct local {
 	const char *policy;
 	uint64_t metad_count;
 	uint64_t metad_ports[LIMIT_METADS];
-	uint64_t lock_timeout_ms; /* how long to wait for others at work in the folder; 0: a minute */
+	uint64_t timeout_ms; /* how long to wait for others at work in the folder, and, if it is more than a minute, for a daemon to serve; 0: a minute */
 	void (*on_wait)(void *ctx, const char *name); /* called again and again while local_start waits for a daemon to serve; NULL: nobody is told */
 	void *ctx;              /* of on_wait */
 	void *arena;            /* private */
