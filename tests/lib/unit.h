@@ -9,6 +9,7 @@
 
 #include "tests/lib/assert.h"
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { UNIT_TIMEOUT_S = 300 };
@@ -23,6 +24,18 @@ static inline uint32_t unit_step(void)
 	unsigned long step = said ? strtoul(said, NULL, 10) : 1;
 
 	return step > 0 && step < 1000 ? (uint32_t)step : 1;
+}
+
+/* For bytes that a format fixes: a test has them by docs/FORMATS.md, not by the code that writes them. Valid until the next call. */
+static inline const char *unit_hex(const void *bytes, size_t len)
+{
+	static char text[1024];
+
+	ck_assert_uint_lt(2 * len, sizeof(text));
+	text[0] = '\0';
+	for (size_t i = 0; i < len; i++)
+		snprintf(text + 2 * i, 3, "%02x", ((const uint8_t *)bytes)[i]);
+	return text;
 }
 
 static inline int unit_run(const char *name, const TTest *const *tests, size_t count)

@@ -193,4 +193,30 @@ START_TEST(test_strangers)
 }
 END_TEST
 
-UNIT_MAIN("backup", test_round, test_flips, test_order, test_strangers)
+START_TEST(test_bytes)
+{
+	struct backup_writer w;
+
+	made.count = 0;
+	backup_writer_init(&w, &header, section);
+	store(&w);
+	ck_assert(backup_writer_row(&w, slice_of("key", 3), slice_of("value", 5)));
+	backup_writer_seal(&w);
+	store(&w);
+	backup_writer_end(&w);
+	store(&w);
+	ck_assert_str_eq(unit_hex(made.data[0], made.len[0]),
+		"435241544d424b31" "01000000" "80000000" "01020300000000000000000000000000"
+		"4d00000000000000" "8813000000000000" "fcffffffffffffff"
+		"637261746f6e207465737400000000000000000000000000" "0000000000000000"
+		"000000000000000000000000000000000000000000000000000000000000000000000000" "6d0c6175");
+	ck_assert_str_eq(unit_hex(made.data[1], made.len[1]),
+		"43524253" "3c49b517" "6d0c6175" "01" "000000" "0100000000000000" "01000000" "0e000000" "0000000000000000"
+		"0300" "05000000" "6b6579" "76616c7565");
+	ck_assert_str_eq(unit_hex(made.data[2], made.len[2]),
+		"43524253" "aab8f7ee" "3c49b517" "02" "000000" "0200000000000000" "00000000" "10000000" "0000000000000000"
+		"0100000000000000" "b600000000000000");
+}
+END_TEST
+
+UNIT_MAIN("backup", test_bytes, test_round, test_flips, test_order, test_strangers)

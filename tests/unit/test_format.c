@@ -226,6 +226,47 @@ START_TEST(test_what_cannot_be_is_not_sealed)
 }
 END_TEST
 
-UNIT_MAIN("format", test_superblock_and_damage_of_every_byte, test_superblock_of_the_future,
+START_TEST(test_bytes_of_a_superblock)
+{
+	static const uint8_t zeros[FORMAT_SUPERBLOCK_BYTES];
+	struct format_superblock sb = superblock();
+	uint8_t bytes[FORMAT_SUPERBLOCK_BYTES];
+
+	format_superblock_encode(&sb, bytes);
+	ck_assert_str_eq(unit_hex(bytes, 128),
+		"435241544e534231" "01000000" "00100000"
+		"c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1" "d2d2d2d2d2d2d2d2d2d2d2d2d2d2d2d2"
+		"07000000" "01000000" "0c00000000000000"
+		"010203fa00000000000000000000000000000000000000000000000000000000"
+		"0000080400000000" "0000000000000000" "0500000000000000" "fdffffffffffffff");
+	ck_assert_mem_eq(bytes + 128, zeros, 3964);
+	ck_assert_str_eq(unit_hex(bytes + 4092, 4), "504e2892");
+}
+END_TEST
+
+/* Of chunk 1 of a block of rs-1-2 that has 100 bytes: the first of the copies beside the data chunk. */
+START_TEST(test_bytes_of_a_trailer)
+{
+	static const uint8_t list[4] = {4, 3, 2, 1}, data_list[4] = {8, 7, 6, 5}, zeros[FORMAT_GRAIN_BYTES];
+	const struct format_trailer t = {.copy = {0x1000000000007, 258, 1}, .policy = 7, .length = 100, .block_length = 100, .cell_bytes = CELL,
+		.chunk_crc = 0xdeadbeef, .disk = 3, .segment = 9, .offset = 8192, .sequence = 77, .list = slice_of(list, 4), .data_lists = slice_of(data_list, 4)};
+	uint8_t bytes[FORMAT_GRAIN_BYTES];
+
+	ck_assert_int_eq(format_trailer_check(&t), 0);
+	ck_assert_uint_eq(format_trailer_bytes(4, 4), sizeof(bytes));
+	format_trailer_encode(&t, own_key(), bytes);
+	ck_assert_str_eq(unit_hex(bytes, 104),
+		"4352544c" "0200" "6000" "00100000" "00000000"
+		"0700000000000100" "02010000" "01" "07" "00" "00"
+		"6400000000000000" "6400000000000000" "00000100" "efbeadde"
+		"03000000" "09000000" "0020000000000000" "4d00000000000000"
+		"04000000" "04000000" "0000000000000000"
+		"04030201" "08070605");
+	ck_assert_mem_eq(bytes + 104, zeros, sizeof(bytes) - 104 - FORMAT_MAC_BYTES);
+	ck_assert_str_eq(unit_hex(bytes + sizeof(bytes) - FORMAT_MAC_BYTES, FORMAT_MAC_BYTES), "e72edb38b3f46347bd4c57d4c3f6c2d5");
+}
+END_TEST
+
+UNIT_MAIN("format", test_bytes_of_a_superblock, test_bytes_of_a_trailer, test_superblock_and_damage_of_every_byte, test_superblock_of_the_future,
 	test_trailer_and_damage_of_every_byte, test_trailer_of_version_1, test_trailer_lists_stay_within,
 	test_trailer_of_another_disk_is_no_trailer, test_what_cannot_be_is_not_sealed)

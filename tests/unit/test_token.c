@@ -129,5 +129,20 @@ START_TEST(test_receipt_covers_every_field)
 	}
 END_TEST
 
-UNIT_MAIN("token", test_sealed_token_opens, test_any_changed_bit_is_refused, test_wrong_length_and_unknown_key,
+START_TEST(test_bytes)
+	{
+		const struct receipt r = {.block = 9, .length = 4096, .generation = 3, .disk = 2, .incarnation = 1, .crc = 0xabcdef01, .index = 4};
+		uint8_t bytes[TOKEN_BYTES], mac[TOKEN_MAC_BYTES];
+
+		prepare_keys();
+		token_seal(&sample, &keys[1], bytes);
+		ck_assert_str_eq(unit_hex(bytes, sizeof(bytes)),
+			"01" "04" "05" "01" "02" "000000" "0807060504030201" "15cd5b0700000000" "0000400000000000"
+			"07000000" "02000000" "0000000000000000" "b7993220764e36c2be35c20fa2ce4c60");
+		receipt_mac(&r, &keys[0].key, mac);
+		ck_assert_str_eq(unit_hex(mac, sizeof(mac)), "e198011a8c1defca79c3ab39536685b5");
+	}
+END_TEST
+
+UNIT_MAIN("token", test_bytes, test_sealed_token_opens, test_any_changed_bit_is_refused, test_wrong_length_and_unknown_key,
 	test_hmac_known_answer, test_receipt_covers_every_field)
