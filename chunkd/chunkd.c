@@ -188,6 +188,7 @@ static int open_server(struct chunkd *ch, struct err *err)
 		.transform = ch->o.transform,
 		.log = &ch->log,
 		.refused = &ch->refused,
+		.max_conns = ch->o.max_conns,
 		.bulk = true,
 	};
 

@@ -25,6 +25,7 @@ struct chunkd_options {
 	bool no_format;               /* an empty disk_dir is not formatted: it cannot be opened */
 	struct io_addr listen;
 	struct io_addr advertise; /* family 0: the bound address */
+	uint32_t max_conns;       /* of clients and servers; 0: LIMIT_SERVER_CONNS */
 	struct io_addr metrics;   /* for GET /metrics; family 0: none */
 	struct rpc_addrs metads;
 	struct uuid cluster;

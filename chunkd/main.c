@@ -46,6 +46,7 @@ static int start(struct daemon *d, struct err *err)
 	o->log = &d->log;
 	o->on_fatal = on_fatal;
 	o->ctx = d;
+	o->max_conns = d->max_conns;
 	rc = chunkd_start(d->io, o, &p->server, err);
 	if (rc == 0)
 		snprintf(d->ready, sizeof(d->ready), " disks=%zu", chunkd_disk_count(p->server));

@@ -440,6 +440,7 @@ static int open_server(struct metad *md, struct err *err)
 		.transform = md->options.transform,
 		.log = md->options.log,
 		.refused = &md->refused,
+		.max_conns = md->options.max_conns,
 	};
 
 	return rpc_server_open(md->io, &o, &md->server, err);

@@ -37,6 +37,7 @@ static int start(struct daemon *d, struct err *err)
 	o->log = &d->log;
 	o->on_fatal = daemon_main_fatal; /* metad has logged it */
 	o->ctx = d;
+	o->max_conns = d->max_conns;
 	return metad_start(d->io, o, &p->server, err);
 }
 

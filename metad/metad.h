@@ -33,6 +33,7 @@ struct metad_options {
 	const char *name;                      /* "metad-1" */
 	struct io_addr listen;
 	struct metad_group group;
+	uint32_t max_conns;                    /* of clients and servers; 0: LIMIT_SERVER_CONNS */
 	struct io_addr metrics;                /* for GET /metrics; family 0: none */
 	struct uuid cluster;
 	uint8_t secret[32];

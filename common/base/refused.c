@@ -5,6 +5,7 @@
 
 static const char *const names[REFUSED_CAUSES] = {
 	[REFUSED_CONNECTIONS] = "too_many_connections",
+	[REFUSED_ACCEPT] = "not_accepted",
 	[REFUSED_STRANGER] = "stranger",
 	[REFUSED_MALFORMED] = "malformed",
 	[REFUSED_OVERLOADED] = "overloaded",

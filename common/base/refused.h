@@ -14,6 +14,7 @@
 enum refused_cause {
 	/* connections */
 	REFUSED_CONNECTIONS, /* more than a server has */
+	REFUSED_ACCEPT,      /* the host has no descriptor, or no memory, for another one */
 	REFUSED_STRANGER,    /* another cluster, another version */
 	REFUSED_MALFORMED,
 	REFUSED_OVERLOADED, /* long requests under way took too much memory */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/mem.h"
 
 enum { PATH_ROOM = 4096 + 64, STOP_MS = 20 * 1000 };
@@ -33,7 +34,7 @@ static void on_deadline(struct io_op *op)
 }
 
 /* A descriptor a connection and a segment: the soft limit of most systems is for interactive programs. */
-static void raise_descriptors(void)
+static void share_descriptors(struct daemon *d)
 {
 	struct rlimit limit;
 
@@ -41,6 +42,9 @@ static void raise_descriptors(void)
 		limit.rlim_cur = limit.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &limit); /* else opening or accepting one says so */
 	}
+	d->max_conns = LIMIT_SERVER_CONNS;
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 2 < d->max_conns)
+		d->max_conns = limit.rlim_cur > 2 ? (uint32_t)limit.rlim_cur / 2 : 1;
 }
 
 static void notify(struct daemon *d, const char *state)
@@ -130,7 +134,7 @@ int daemon_main_serve(struct daemon *d, struct err *err)
 	int rc;
 
 	d->log = (struct log){.min_level = LOG_INFO, .write = log_write_stderr, .name = d->options->name};
-	raise_descriptors();
+	share_descriptors(d);
 	rc = io_stop_on_signals(d->io);
 	if (rc < 0)
 		return err_set(err, rc, "cannot handle signals: %s", err_text(rc));

@@ -42,6 +42,7 @@ struct daemon {
 	/* for the program */
 	struct io *io;
 	struct log log; /* from start on */
+	uint32_t max_conns; /* likewise: as many as leave half of the process's descriptors to files */
 	int exit_code;
 	/* private */
 	struct io_op deadline;

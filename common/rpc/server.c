@@ -516,6 +516,21 @@ static void drop_idle(struct rpc_server *s)
 	conn_break(&oldest->conn, ERR_TIMEDOUT);
 }
 
+/* False: all have said who they are. A flood of connections that say nothing would else keep others out for as long as these may be silent. */
+static bool drop_stranger(struct rpc_server *s)
+{
+	LIST_FOREACH(n, &s->conns) { /* the oldest is first */
+		struct server_conn *sc = LIST_ENTRY(n, struct server_conn, link);
+
+		if (sc->conn.broken || sc->conn.phase == CONN_OPEN)
+			continue;
+		refuse_conn(sc, REFUSED_NO_HELLO, ERR_OVERLOADED, "it had said no hello when others found no room");
+		conn_break(&sc->conn, ERR_OVERLOADED);
+		return true;
+	}
+	return false;
+}
+
 static void refuse_too_many(struct rpc_server *s, int fd, const struct io_addr *from)
 {
 	io_close(s->io, fd);
@@ -532,10 +547,12 @@ static void on_accept(struct io_op *op)
 	if (op->result >= 0) {
 		if (s->closing)
 			io_close(s->io, (int)op->result);
-		else if (s->conn_count >= s->options.max_conns)
+		else if (s->conn_count >= s->options.max_conns && !drop_stranger(s))
 			refuse_too_many(s, (int)op->result, &op->accept.peer);
 		else
 			conn_new(s, (int)op->result, &op->accept.peer);
+	} else if (!s->closing && op->result != ERR_CONNRESET) {
+		refuse(s, REFUSED_ACCEPT, &(struct io_addr){0}, "", (int)op->result, "no connection can be accepted: is LimitNOFILE (ulimit -n) too low?");
 	}
 	if (s->closing) {
 		maybe_closed(s);

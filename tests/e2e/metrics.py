@@ -8,12 +8,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import promtext
-from localstore import LocalStore, wait_until, write_random
+from localstore import LocalStore, craton_program, sha256_file, wait_until, write_random
 
 PROMTOOL = shutil.which("promtool")
 METRICS_CONNECTIONS = 8  # METRICS_HTTP_CONNS
@@ -80,6 +81,33 @@ def refusals(store):
     check(b"1 no_hello (" in store.craton("status", check=False).stdout, "status shows no refusals")
 
 
+def flood(store, source):
+    """Many connections that say nothing, at daemons of 256 descriptors: their strangers make room, and the store goes on."""
+    names = ("metad-1", "chunkd-3")
+    for name in names:
+        store.run("local", "stop", store.store, name)
+        subprocess.run(["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", craton_program(), "local", "start", store.store, name], check=True)
+    wait_until(lambda: len(store.up_servers()) == store.count, "all servers to be up")
+    silent, end = [], time.monotonic() + 60
+    for name in names:
+        host, port = address_of(store, name, "address").rsplit(":", 1)
+        for _ in range(400):
+            silent.append(socket.socket())
+            silent[-1].setblocking(False)
+            silent[-1].connect_ex((host, int(port)))
+    store.run("put", source, "/flooded")
+    store.run("get", "/flooded", store.path("out"))
+    check(sha256_file(store.path("out")) == sha256_file(source), "what was written amid a flood of connections came back different")
+    check(time.monotonic() < end, "a put and a get amid a flood of connections took a minute")
+    for name in names:
+        wait_until(lambda: refused(store, name, "no_hello") >= 200, f"a flood to be counted by {name}")
+        check(refused(store, name, "not_accepted") == 0, f"{name} had no descriptor left")
+        with open(f"/proc/{store.pid(name)}/limits", encoding="ascii") as f:
+            check(any(line.split()[:5] == ["Max", "open", "files", "256", "256"] for line in f), f"{name} has more descriptors than it was given")
+    for connection in silent:
+        connection.close()
+
+
 def text_of(store, name):
     with urllib.request.urlopen(f"http://{address_of(store, name, 'metrics')}/metrics", timeout=30) as answer:
         check(answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"), "the content type")
@@ -128,6 +156,8 @@ check(len(puts) == 3 and all(v > 0 for v in puts), f"puts are counted: {puts}")
 check(all(promtext.value(metrics[name], "craton_disk_chunks") >= 1 for name in store.chunkds()), "chunks are counted")
 
 refusals(store)
+
+flood(store, source)
 
 # the count of blocks follows, though nobody asks for the status
 store.run("put", source, "/b")

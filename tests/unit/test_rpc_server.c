@@ -211,6 +211,43 @@ static void keep_line(void *ctx, enum log_level level, const char *line)
 	snprintf(said.last, sizeof(said.last), "%s", line);
 }
 
+/* Who has said nothing yet makes room for whoever does. */
+START_TEST(test_strangers_make_room)
+{
+	struct rpc_server_options so = {.self = bed_identity(RPC_ROLE_CHUNKD, "chunkd-1"), .handlers = bed_handlers, .max_conns = 2};
+	struct rpc_stats stats;
+	struct bed bed;
+	int fds[4];
+
+	wire_bed_open(&bed, false);
+	bed_close_server(&bed);
+	so.ctx = &bed;
+	so.refused = &bed.refused;
+	io_addr_parse("127.0.0.1:0", &so.listen);
+	ck_assert_int_eq(rpc_server_open(bed.server_io, &so, &bed.server, NULL), 0);
+	bed.server_closed = false;
+	for (int i = 0; i < 4; i++) { /* two that say nothing, then two that do */
+		wire_connect(&bed);
+		if (i >= 2) {
+			wire_hello(RPC_ROLE_CLIENT);
+			wire_take(&bed);
+		}
+		fds[i] = wire.fd;
+	}
+	rpc_server_get_stats(bed.server, &stats);
+	ck_assert_uint_eq(stats.conns_refused, 0);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_NO_HELLO].count, 2);
+	wire_connect(&bed);
+	BED_WAIT(&bed, wire_is_closed, NULL);
+	wire_close();
+	ck_assert_uint_eq(bed.refused.of[REFUSED_CONNECTIONS].count, 1);
+	for (int i = 0; i < 4; i++)
+		close(fds[i]);
+	BED_WAIT(&bed, no_conns, &bed);
+	bed_close(&bed);
+}
+END_TEST
+
 /* Further connections than the limit are closed at once, counted, and said: the first of them, not each. */
 START_TEST(test_too_many_connections)
 {
@@ -471,4 +508,4 @@ START_TEST(test_small_answers_bound)
 END_TEST
 
 UNIT_MAIN("rpc_server", test_malformed_frames_end_the_connection, test_malformed_hello, test_half_frames,
-	test_too_many_connections, test_request_bound, test_body_bound, test_send_queue_bound, test_small_answers_bound)
+	test_too_many_connections, test_strangers_make_room, test_request_bound, test_body_bound, test_send_queue_bound, test_small_answers_bound)
