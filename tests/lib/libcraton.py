@@ -6,7 +6,7 @@ import os
 
 from localstore import build_dir
 
-READ, WRITE, ATOMIC = 1, 2, 8
+READ, WRITE, ATOMIC, APPEND = 1, 2, 8, 16
 
 
 class Stat(ctypes.Structure):
@@ -34,6 +34,8 @@ class Library:
         self.c.cr_error.restype = ctypes.c_char_p
         self.c.cr_pread.restype = ctypes.c_ssize_t
         self.c.cr_pwrite.restype = ctypes.c_ssize_t
+        self.c.cr_readlink.restype = ctypes.c_ssize_t
+        self.c.cr_getxattr.restype = ctypes.c_ssize_t
 
     def check(self, result):
         if result < 0:
@@ -76,6 +78,25 @@ class Store:
 
     def symlink(self, target, path):
         self.check(self.c.cr_symlink(self.handle, target.encode(), path.encode()))
+
+    def link(self, source, target):
+        self.check(self.c.cr_link(self.handle, source.encode(), target.encode()))
+
+    def readlink(self, path):
+        buffer = ctypes.create_string_buffer(4096)
+        count = self.check(self.c.cr_readlink(self.handle, path.encode(), buffer, ctypes.c_size_t(len(buffer))))
+        return buffer.raw[:count].decode()
+
+    def setxattr(self, path, name, value):
+        self.check(self.c.cr_setxattr(self.handle, path.encode(), name.encode(), value, ctypes.c_size_t(len(value)), 0))
+
+    def getxattr(self, path, name):
+        buffer = ctypes.create_string_buffer(4096)
+        count = self.check(self.c.cr_getxattr(self.handle, path.encode(), name.encode(), buffer, ctypes.c_size_t(len(buffer))))
+        return buffer.raw[:count]
+
+    def removexattr(self, path, name):
+        self.check(self.c.cr_removexattr(self.handle, path.encode(), name.encode()))
 
     def truncate(self, path, size):
         self.check(self.c.cr_truncate(self.handle, path.encode(), ctypes.c_uint64(size)))
