@@ -524,7 +524,8 @@ static bool drop_stranger(struct rpc_server *s)
 
 		if (sc->conn.broken || sc->conn.phase == CONN_OPEN)
 			continue;
-		refuse_conn(sc, REFUSED_NO_HELLO, ERR_OVERLOADED, "it had said no hello when others found no room");
+		if (sc->conn.phase == CONN_HELLO) /* else it is one of another cluster or version, and counts as that */
+			refuse_conn(sc, REFUSED_NO_HELLO, ERR_OVERLOADED, "it had said no hello when others found no room");
 		conn_break(&sc->conn, ERR_OVERLOADED);
 		return true;
 	}
@@ -552,7 +553,7 @@ static void on_accept(struct io_op *op)
 		else
 			conn_new(s, (int)op->result, &op->accept.peer);
 	} else if (!s->closing && op->result != ERR_CONNRESET) {
-		refuse(s, REFUSED_ACCEPT, &(struct io_addr){0}, "", (int)op->result, "no connection can be accepted: is LimitNOFILE (ulimit -n) too low?");
+		refuse(s, REFUSED_ACCEPT, &(struct io_addr){0}, "", (int)op->result, "no connection can be accepted; where descriptors are used up LimitNOFILE (ulimit -n) is too low");
 	}
 	if (s->closing) {
 		maybe_closed(s);

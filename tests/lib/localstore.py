@@ -56,7 +56,7 @@ def wait_until(condition, what, seconds=60.0):
 
 def fill_file_system(folder):
     """To the last byte, with a file of that name."""
-    with open(os.path.join(folder, "filler"), "wb", buffering=0) as f:
+    with open(os.path.join(folder, "filler"), "ab", buffering=0) as f:
         for size in (1 << 20, 4096, 1):
             try:
                 while True:
