@@ -211,6 +211,18 @@ static void keep_line(void *ctx, enum log_level level, const char *line)
 	snprintf(said.last, sizeof(said.last), "%s", line);
 }
 
+/* The bed with a server of these options. */
+static void open_with(struct bed *bed, struct rpc_server_options *so)
+{
+	wire_bed_open(bed, false);
+	bed_close_server(bed);
+	so->ctx = bed;
+	so->refused = &bed->refused;
+	io_addr_parse("127.0.0.1:0", &so->listen);
+	ck_assert_int_eq(rpc_server_open(bed->server_io, so, &bed->server, NULL), 0);
+	bed->server_closed = false;
+}
+
 /* Who has said nothing yet makes room for whoever does. */
 START_TEST(test_strangers_make_room)
 {
@@ -219,13 +231,7 @@ START_TEST(test_strangers_make_room)
 	struct bed bed;
 	int fds[4];
 
-	wire_bed_open(&bed, false);
-	bed_close_server(&bed);
-	so.ctx = &bed;
-	so.refused = &bed.refused;
-	io_addr_parse("127.0.0.1:0", &so.listen);
-	ck_assert_int_eq(rpc_server_open(bed.server_io, &so, &bed.server, NULL), 0);
-	bed.server_closed = false;
+	open_with(&bed, &so);
 	for (int i = 0; i < 4; i++) { /* two that say nothing, then two that do */
 		wire_connect(&bed);
 		if (i >= 2) {
@@ -262,13 +268,7 @@ START_TEST(test_too_many_connections)
 	int fds[2];
 	uint64_t began;
 
-	wire_bed_open(&bed, false);
-	bed_close_server(&bed);
-	so.ctx = &bed;
-	so.refused = &bed.refused;
-	io_addr_parse("127.0.0.1:0", &so.listen);
-	ck_assert_int_eq(rpc_server_open(bed.server_io, &so, &bed.server, NULL), 0);
-	bed.server_closed = false;
+	open_with(&bed, &so);
 	for (int i = 0; i < 2; i++) {
 		wire_connect(&bed);
 		wire_hello(RPC_ROLE_CLIENT);
