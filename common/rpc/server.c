@@ -17,8 +17,9 @@
  *     bodies longer than the head buffer while they arrive: past LIMIT_SERVER_BODY_BYTES of them, the connection that
  *     asks for more is broken, since waiting would let those that stall block the others.
  *
- * At the greatest number of connections a further one is closed at once; of those that were idle for IDLE_NS (their
- * hosts are gone, perhaps) the one idle for longest goes too, so that the next attempt finds room.
+ * At the greatest number of connections the oldest that has not yet said who it is makes room for a further one. Where all
+ * have, the further one is closed at once; of those that were idle for IDLE_NS (their hosts are gone, perhaps) the one idle
+ * for longest goes too, so that the next attempt finds room.
  *
  * One timer looks every second while there are connections: those without a HELLO after LIMIT_HELLO_MS and those that
  * stalled for LIMIT_STALL_MS are broken. It also tries to accept again after accept failed (no descriptors left).

@@ -372,6 +372,16 @@ static inline void bed_close_server(struct bed *bed)
 	BED_WAIT(bed, bed_is_true, &bed->server_closed);
 }
 
+/* Another one in its place. options: all but ctx and refused, which are the bed's. */
+static inline void bed_reopen_server(struct bed *bed, struct rpc_server_options *options)
+{
+	bed_close_server(bed);
+	options->ctx = bed;
+	options->refused = &bed->refused;
+	ck_assert_int_eq(rpc_server_open(bed->server_io, options, &bed->server, NULL), 0);
+	bed->server_closed = false;
+}
+
 /* Everything is gone, and nothing was lost on the way. */
 static inline void bed_close(struct bed *bed)
 {

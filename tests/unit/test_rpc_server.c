@@ -215,12 +215,8 @@ static void keep_line(void *ctx, enum log_level level, const char *line)
 static void open_with(struct bed *bed, struct rpc_server_options *so)
 {
 	wire_bed_open(bed, false);
-	bed_close_server(bed);
-	so->ctx = bed;
-	so->refused = &bed->refused;
 	io_addr_parse("127.0.0.1:0", &so->listen);
-	ck_assert_int_eq(rpc_server_open(bed->server_io, so, &bed->server, NULL), 0);
-	bed->server_closed = false;
+	bed_reopen_server(bed, so);
 }
 
 /* Who has said nothing yet makes room for whoever does. */
@@ -232,17 +228,21 @@ START_TEST(test_strangers_make_room)
 	int fds[4];
 
 	open_with(&bed, &so);
-	for (int i = 0; i < 4; i++) { /* two that say nothing, then two that do */
+	for (int i = 0; i < 4; i++) { /* one of another version, one that says nothing, then two that may stay */
 		wire_connect(&bed);
-		if (i >= 2) {
+		if (i == 0) {
+			bad_version();
+			ck_assert_int_eq(wire_take(&bed).status, ERR_VERSION);
+		} else if (i >= 2) {
 			wire_hello(RPC_ROLE_CLIENT);
 			wire_take(&bed);
 		}
 		fds[i] = wire.fd;
 	}
 	rpc_server_get_stats(bed.server, &stats);
-	ck_assert_uint_eq(stats.conns_refused, 0);
-	ck_assert_uint_eq(bed.refused.of[REFUSED_NO_HELLO].count, 2);
+	ck_assert_uint_eq(stats.conns_refused, 1);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_STRANGER].count, 1);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_NO_HELLO].count, 1);
 	wire_connect(&bed);
 	BED_WAIT(&bed, wire_is_closed, NULL);
 	wire_close();

@@ -205,12 +205,8 @@ START_TEST(test_idle_connections_make_room)
 	struct bed bed;
 
 	bed_open_sim(&bed, 6, NULL, false);
-	bed_close_server(&bed);
-	so.ctx = &bed;
-	so.refused = &bed.refused;
 	so.listen = rpc_peer_addr(bed.peer)[0];
-	ck_assert_int_eq(rpc_server_open(bed.server_io, &so, &bed.server, NULL), 0);
-	bed.server_closed = false;
+	bed_reopen_server(&bed, &so);
 	bed_call_run(&bed, bed.peer, bc, 0);
 	late = bed_peer(&bed, &self, 1, false);
 	bed_call_run(&bed, late, refused, ERR_CONNRESET);
