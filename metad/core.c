@@ -128,7 +128,7 @@ static bool was_answered(const struct metad *md, const Craton__RequestId *id)
 
 bool metad__refuse_growth(struct metad *md, struct rpc_req *req, const Craton__RequestId *id)
 {
-	if (!kv_is_full(md->state.kv) || was_answered(md, id))
+	if (!ledger_is_full(md->ledger) || was_answered(md, id))
 		return false;
 	if (!metad__ask_first(md, req))
 		rpc_reply_status(req, ERR_META_FULL);
@@ -192,14 +192,20 @@ static uint64_t token_life_ms(const struct metad *md)
 }
 
 /* Who would see it elsewhere sees only that another leads. */
-static void note_hung(struct metad *md)
+static void note_ill(struct metad *md)
 {
-	bool hangs = ledger_hangs(md->ledger);
+	static const struct {
+		const char *event, *text;
+	} words[] = {
+		[LEDGER_WELL] = {"disk-answers", "it may lead again"},
+		[LEDGER_LOG_HANGS] = {"log-hangs", "nothing written to it comes back: its disk is slow, full or gone; others lead meanwhile"},
+		[LEDGER_ROWS_STAND] = {"table-stands", "it takes no more entries: its disk is slow, full or gone; others lead meanwhile"},
+	};
+	enum ledger_ill ill = ledger_ill(md->ledger);
 
-	if (hangs != md->hung)
-		log_line(md->options.log, hangs ? LOG_WARN : LOG_INFO, hangs ? "log-hangs" : "log-answers", "dir=%s text=\"%s\"", md->dir,
-			hangs ? "nothing written to it comes back: its disk is slow, full or gone; others lead meanwhile" : "it may lead again");
-	md->hung = hangs;
+	if (ill != md->ill)
+		log_line(md->options.log, ill ? LOG_WARN : LOG_INFO, words[ill].event, "dir=%s text=\"%s\"", md->dir, words[ill].text);
+	md->ill = ill;
 }
 
 static void on_timer(struct io_op *op)
@@ -212,7 +218,7 @@ static void on_timer(struct io_op *op)
 		return;
 	}
 	if (!md->failed) {
-		note_hung(md);
+		note_ill(md);
 		metad__begin_again(md);
 	}
 	if (md->ready && !md->failed) {

@@ -312,7 +312,7 @@ struct metad {
 	bool beginning; /* what makes it ready is under way */
 	uint64_t differing[RAFT_MEMBERS_MAX]; /* members whose rows are others, when it was last looked at; then zeros */
 	uint16_t raising_to; /* the cluster version: likewise, in a group; 0: none */
-	bool hung;    /* the ledger's log did not answer, when it was last looked at */
+	enum ledger_ill ill; /* as it was when it was last looked at */
 
 	struct batcher batcher;
 	struct background background;

@@ -49,7 +49,7 @@ static uint64_t available_bytes(struct metad *md)
 
 	if (state_inode_get(&md->state, INODE_ROOT, root) == 0)
 		policy = ec_policy_by_id(root->policy.id);
-	if (!policy || kv_is_full(md->state.kv))
+	if (!policy || ledger_is_full(md->ledger))
 		return 0;
 	rooms = mem_array(md->state.domain_cap + 1, sizeof(*rooms));
 	count = metad__candidates(md, root->policy.chunk_bytes, true, NULL, 0);
@@ -357,10 +357,9 @@ static void reasons_space(struct metad *md, struct answer *a)
 {
 	uint64_t full = state_config(&md->state, CONFIG_DISK_FULL), near = state_config(&md->state, CONFIG_DISK_NEAR_FULL);
 
-	if (kv_is_full(md->state.kv))
-		reason(a, "metadata-full", true,
-			"the file system of %s is full: new files and data are refused, removing works; give it more room",
-			md->dir);
+	if (ledger_is_full(md->ledger))
+		reason(a, "metadata-full", true, "the file system of %s is full: new files and data are refused, removing works; give it more room",
+			md->options.group.id ? "so many metads that no majority has room" : md->dir);
 	for (uint32_t id = 1; id < md->state.disk_cap; id++) {
 		const struct state_disk *disk = state_disk_at(&md->state, id);
 		uint32_t used = disk ? metad__disk_used_percent(md, disk) : 0;
@@ -445,6 +444,9 @@ static void reasons_group(struct metad *md, struct answer *a)
 				"%s lacks log entries and has taken none for %llu s: unless it is getting a snapshot, or its disk hangs (its log says so), replace it; one "
 				"that was started with an older copy of its directory must be (docs/groups.md)",
 				name, (unsigned long long)(m->stands_ms / 1000));
+		if (m->room == RAFT_ROOM_NONE)
+			reason(a, "metad-full", false,
+				"the file system of %s is full: it stops taking part when not a byte is left, and of most metads nothing new is taken then; give it more room", name);
 		if (m->state != LEDGER_MEMBER_DOWN)
 			continue;
 		if (m->addr.family)

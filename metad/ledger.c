@@ -270,7 +270,25 @@ uint64_t ledger_applied(const struct ledger *l)
 	return l->group.id ? replica_applied(l->replica) : journal_applied_index(l->journal);
 }
 
-bool ledger_hangs(const struct ledger *l)
+bool ledger_is_full(const struct ledger *l)
 {
-	return l->group.id && replica_hangs(l->replica);
+	bool here = kv_is_full(l->group.id ? replica_kv(l->replica) : journal_kv(l->journal));
+
+	struct ledger_view view;
+
+	if (!l->group.id)
+		return here;
+	if (l->has_room && (!here || l->has_relief))
+		return false;
+	ledger_view(l, &view); /* since the last look others may have been heard again, or have room again */
+	return !ledger_has_room(&view) || (here && !ledger_relief(&view));
+}
+
+enum ledger_ill ledger_ill(const struct ledger *l)
+{
+	if (!l->group.id)
+		return LEDGER_WELL;
+	if (replica_hangs(l->replica))
+		return LEDGER_LOG_HANGS;
+	return ledger__rows_stand(l) ? LEDGER_ROWS_STAND : LEDGER_WELL;
 }

@@ -19,7 +19,9 @@
 #include "common/rpc/rpc.h"
 #include "metad/digests.h"
 #include "metad/metad.h"
+#include "metad/raft_codec.h"
 #include "metad/replica/replica.h"
+#include "metad/replica/stall.h"
 
 enum { LEDGER_ENTRY_BYTES = LIMIT_LOG_ENTRY_BYTES - 1 }; /* a group's has its kind in front */
 
@@ -113,8 +115,11 @@ bool ledger_confirm(struct ledger *ledger, struct ledger_confirm *confirm);
 
 struct kv *ledger_kv(struct ledger *ledger); /* NULL between the calls of on_table */
 uint64_t ledger_applied(const struct ledger *ledger);
-/* Of a group: the log here does not answer, so this replica leaves it to others to lead. */
-bool ledger_hangs(const struct ledger *ledger);
+/* There is no room for more rows: here, of one log; of a group's leader, in most file systems of those that vote. What removes rows goes on. */
+bool ledger_is_full(const struct ledger *ledger);
+/* Of a group, why this replica had best not lead. hangs: its log does not answer; stands: nor do its rows take what is committed. */
+enum ledger_ill { LEDGER_WELL, LEDGER_LOG_HANGS, LEDGER_ROWS_STAND };
+enum ledger_ill ledger_ill(const struct ledger *ledger);
 /* It belongs to no group yet, and waits to be added to one. */
 bool ledger_waits(const struct ledger *ledger);
 /* Of a group: what its letters and snapshots came to since the start; else NULL. */
@@ -129,6 +134,7 @@ struct io_addr ledger_member_addr(const struct ledger *ledger, uint64_t id);
 enum {
 	LEDGER_SILENT_MS = 3000, /* a member that a leader has not heard for so long is down, for people; Raft itself is not asked */
 	LEDGER_STANDS_MS = 30 * 1000, /* one that lacks entries and takes none for so long lags: likewise */
+	LEDGER_FULL_MS = 10 * 1000, /* a leader whose file system is full hands over no more often than this */
 };
 enum ledger_member_state { LEDGER_MEMBER_UNKNOWN, LEDGER_MEMBER_UP, LEDGER_MEMBER_DOWN };
 
@@ -140,7 +146,10 @@ struct ledger_member {
 	uint64_t silent_ms; /* of others */
 	uint64_t match;     /* that is durable there; 0: not known */
 	uint64_t answered;  /* the last probe of a leader (raft_peer.read_seq) that it has answered; of itself: any. Not all are asked each time (replica_read.asks_all) */
-	uint16_t supports;  /* the greatest cluster version that its build supports, as it has said within LINK_HEARD_MS; 0: not known */
+	/* As it has said within LINK_HEARD_MS; 0: not known. */
+	uint16_t supports;  /* the greatest cluster version that its build supports */
+	uint64_t term, applied;
+	enum raft_room room;
 	/* Its rows are others than those here since some entry behind `same` and up to `differs`; 0: that is not known of it. */
 	uint64_t same, differs;
 	uint64_t stands_ms; /* as a leader sees it: for so long it has taken none of the committed entries that it lacks */
@@ -151,6 +160,7 @@ struct ledger_view {
 	uint64_t id, leader, term, commit, last, applied; /* applied: here; leader: 0: not known */
 	enum raft_role role;
 	bool changes; /* the last change of the group is not committed yet */
+	bool stands; /* rows here take nothing of what is committed, for longer than a few elections last */
 	bool doubts; /* as a leader sees it: voters have other rows than it, and whose are right is not known (digests.h): nobody gets them */
 	uint64_t next_id; /* of a member that is to come */
 	uint32_t count;
@@ -160,6 +170,13 @@ struct ledger_view {
 void ledger_view(const struct ledger *ledger, struct ledger_view *ret_view);
 /* Of the view of a leader. 0, or whom it had best be handed over to: the voter that is up and has most. */
 uint64_t ledger_successor(const struct ledger_view *view);
+/*
+ * Likewise, of a leader that had best not lead, as its rows stand or its file system is full: 0, or to whom that is not so and who can take over at
+ * once. A letter must have said it.
+ */
+uint64_t ledger_relief(const struct ledger_view *view);
+/* Likewise: a majority is up and has room for more rows. Whose letters do not say it is taken to have it: an older build. */
+bool ledger_has_room(const struct ledger_view *view);
 /* Likewise: the cluster version that all members support, learners too; 0: of some it is not known. */
 uint16_t ledger_supported(const struct ledger_view *view);
 /*
@@ -219,6 +236,9 @@ struct ledger {
 	struct digests digests;
 	struct io_op look; /* a leader's, at those that catch up; at what all say of their rows */
 	uint64_t look_last; /* last index, when it looked last */
+	struct stall rows; /* of what is committed and not applied here */
+	bool has_room, has_relief; /* of a leader's view, when it looked last */
+	uint64_t relieved_ns; /* when it handed over last for want of room */
 	struct ledger_change move;
 	/* By place in the configuration, as a leader: since when `match` has been what it is, or all that was committed. */
 	struct {
@@ -265,6 +285,7 @@ void ledger__differs_encode(uint64_t same, uint64_t differs, uint8_t out[LEDGER_
 int ledger__differs_decode(struct slice bytes, uint64_t *ret_same, uint64_t *ret_differs);
 void ledger__members_start(struct ledger *l);
 void ledger__members_role(struct ledger *l);
+bool ledger__rows_stand(const struct ledger *l);
 void ledger__members_close(struct ledger *l); /* ledger__group_quiet is called when the last look has ended */
 void ledger__group_quiet(struct ledger *l);
 

@@ -30,12 +30,20 @@ static void view_of_one(const struct ledger *l, struct ledger_view *view)
 	view->commit = view->last = view->applied = applied;
 	view->count = 1;
 	view->members[0] =
-		(struct ledger_member){.voter = true, .state = LEDGER_MEMBER_UP, .match = applied, .supports = l->options.supports};
+		(struct ledger_member){.voter = true, .state = LEDGER_MEMBER_UP, .match = applied, .applied = applied, .supports = l->options.supports};
+}
+
+static enum raft_room room_here(const struct ledger *l)
+{
+	struct kv *kv = replica_kv(l->replica);
+
+	return !kv ? RAFT_ROOM_UNSAID : kv_is_full(kv) ? RAFT_ROOM_NONE : RAFT_ROOM_SOME;
 }
 
 static void see(const struct ledger *l, const struct raft_core *core, struct ledger_member *m, const struct raft_peer *peer)
 {
 	uint64_t heard_ns, now_ns = io_now_ns(l->io);
+	struct raft_links_own own = {0};
 	const struct digests_member *known;
 
 	if (m->id == core->options.id) {
@@ -43,15 +51,23 @@ static void see(const struct ledger *l, const struct raft_core *core, struct led
 		m->match = core->persisted;
 		m->answered = UINT64_MAX;
 		m->supports = l->options.supports;
+		m->term = core->term;
+		m->applied = replica_applied(l->replica);
+		m->room = room_here(l);
 		return;
 	}
+	if (l->links)
+		own = raft_links_own(l->links, m->id);
+	m->supports = own.supports;
+	m->term = own.term;
+	m->applied = own.applied;
+	m->room = own.room;
 	known = digests_member(&l->digests, m->id);
 	if (known && known->differs) {
 		m->same = known->agreed;
 		m->differs = known->differs;
 	}
 	heard_ns = l->links ? raft_links_heard_ns(l->links, m->id) : 0;
-	m->supports = l->links ? raft_links_supports(l->links, m->id) : 0;
 	if (core->role == RAFT_LEADER) {
 		m->owes = digests_owes(&l->digests, m->id);
 		m->match = peer->match;
@@ -83,6 +99,7 @@ void ledger_view(const struct ledger *l, struct ledger_view *view)
 	view->applied = replica_applied(l->replica);
 	view->role = core->role;
 	view->changes = core->config.index > core->commit;
+	view->stands = ledger__rows_stand(l);
 	view->doubts = core->role == RAFT_LEADER && ledger__digest_doubts(l);
 	view->next_id = core->config.last_id + 1;
 	view->count = core->config.count;
@@ -108,6 +125,45 @@ uint64_t ledger_successor(const struct ledger_view *view)
 			best = m;
 	}
 	return best ? best->id : 0;
+}
+
+static const struct ledger_member *self_of(const struct ledger_view *view)
+{
+	for (uint32_t i = 0; i < view->count; i++)
+		if (view->members[i].id == view->id)
+			return &view->members[i];
+	return NULL;
+}
+
+uint64_t ledger_relief(const struct ledger_view *view)
+{
+	const struct ledger_member *self = self_of(view), *best = NULL;
+	bool full = self && self->room == RAFT_ROOM_NONE;
+
+	for (uint32_t i = 0; (full || view->stands) && i < view->count; i++) {
+		const struct ledger_member *m = &view->members[i];
+
+		if (m->id == view->id || !m->voter || m->state != LEDGER_MEMBER_UP || m->match < view->commit || m->room == RAFT_ROOM_NONE || m->differs)
+			continue;
+		if (view->stands ? m->applied <= view->applied : m->room != RAFT_ROOM_SOME)
+			continue;
+		if (!best || m->match > best->match)
+			best = m;
+	}
+	return best ? best->id : 0;
+}
+
+bool ledger_has_room(const struct ledger_view *view)
+{
+	uint32_t voters = 0, have = 0;
+
+	for (uint32_t i = 0; i < view->count; i++) {
+		const struct ledger_member *m = &view->members[i];
+
+		voters += m->voter;
+		have += m->voter && m->state == LEDGER_MEMBER_UP && m->room != RAFT_ROOM_NONE;
+	}
+	return have >= voters / 2 + 1;
 }
 
 uint16_t ledger_supported(const struct ledger_view *view)
@@ -358,6 +414,49 @@ static void note_standing(struct ledger *l, const struct ledger_view *view)
 	}
 }
 
+/* ---- a leader that had best not lead ---- */
+
+static const struct raft_options pace = {.heartbeat_ms = LOOK_MS, .election_ms = LOOK_MS}; /* of ledger->rows */
+
+bool ledger__rows_stand(const struct ledger *l)
+{
+	return stall_hangs(&l->rows, &pace);
+}
+
+static void look_at_rows(struct ledger *l)
+{
+	const struct raft_core *core = replica_core(l->replica);
+	uint64_t applied = replica_applied(l->replica), to;
+
+	if (!core)
+		return;
+	to = core->commit < core->persisted ? core->commit : core->persisted;
+	stall_look(&l->rows, &pace, io_now_ns(l->io) / ms_ns, applied < to, 0, applied);
+	raft_links_say_room(l->links, room_here(l));
+}
+
+/* It leads on, or does not: the next look sees. */
+static void on_relieved(void *ctx, int code)
+{
+	(void)ctx, (void)code;
+}
+
+static void relieve(struct ledger *l, const struct ledger_view *view)
+{
+	uint64_t to = view->role == RAFT_LEADER ? ledger_relief(view) : 0, now_ns = io_now_ns(l->io);
+
+	l->has_room = ledger_has_room(view);
+	l->has_relief = to != 0;
+	if (!to || (!view->stands && now_ns < l->relieved_ns + LEDGER_FULL_MS * ms_ns))
+		return;
+	if (view->stands)
+		SOMETIMES(group_rows_stand);
+	else
+		SOMETIMES(group_leader_full);
+	if (replica_transfer(l->replica, to, on_relieved, l) == 0) /* else there is one under way */
+		l->relieved_ns = now_ns;
+}
+
 /* ---- looks ---- */
 
 static void arm(struct ledger *l);
@@ -376,7 +475,9 @@ static void on_look(struct io_op *op)
 	if (l->role.leads)
 		ask_again(l);
 	ledger__digest_look(l);
+	look_at_rows(l);
 	ledger_view(l, &view);
+	relieve(l, &view);
 	if (l->role.leads) {
 		note_standing(l, &view);
 		promote(l, &view);
@@ -405,6 +506,8 @@ void ledger__members_role(struct ledger *l)
 	if (!l->role.leads)
 		l->look_last = UINT64_MAX;
 	memset(l->stood, 0, sizeof(l->stood));
+	l->has_room = true; /* until the next look */
+	l->has_relief = false;
 }
 
 void ledger__members_close(struct ledger *l)

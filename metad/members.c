@@ -84,9 +84,9 @@ static void fill_member(struct metad *md, struct answer *a, const struct ledger_
 	out->address = a->addrs[i];
 	out->role = (char *)(uintptr_t)role_name(view, m);
 	out->state = (char *)(uintptr_t)state_name(m->state);
-	out->term = m->state == LEDGER_MEMBER_UP ? view->term : 0; /* who answers a leader is in its term */
+	out->term = m->term;
 	out->match = m->match;
-	out->applied = m->id == view->id ? view->applied : m->match < view->commit ? m->match : view->commit;
+	out->applied = m->applied;
 	out->lag = m->match < view->last ? view->last - m->match : 0;
 	out->silent_ms = m->silent_ms;
 	out->supports = m->supports;

@@ -21,6 +21,7 @@ static void write_log(struct metad *md, struct metrics *m)
 				   seconds = {"craton_metad_log_entry_seconds", METRIC_HISTOGRAM,
 					   "Time from a log entry's submission to its application, its sync included."},
 				   hangs = {"craton_metad_log_hangs", METRIC_GAUGE, "1: of a group: the log here does not answer, and others lead."},
+				   stands = {"craton_metad_table_stands", METRIC_GAUGE, "1: of a group: the table here takes no entries, and others lead."},
 				   asks = {"craton_metad_asks_way", METRIC_GAUGE, "1: bulk writes of this host are asked to make way."},
 				   asked = {"craton_metad_asked_way_seconds_total", METRIC_COUNTER, "Time for which they were."};
 
@@ -31,7 +32,8 @@ static void write_log(struct metad *md, struct metrics *m)
 	metrics_one(m, &commands, md->batcher.commands);
 	metrics_begin(m, &seconds);
 	metrics_histogram(m, NULL, &md->batcher.seconds);
-	metrics_one(m, &hangs, ledger_hangs(md->ledger));
+	metrics_one(m, &hangs, ledger_ill(md->ledger) == LEDGER_LOG_HANGS);
+	metrics_one(m, &stands, ledger_ill(md->ledger) == LEDGER_ROWS_STAND);
 	metrics_one(m, &asks, md->make_way.asks);
 	metrics_begin(m, &asked);
 	metrics_seconds(m, NULL, md->make_way.asked_ns);

@@ -307,6 +307,8 @@ int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_
 	craton__raft_letter__init(&p->letter);
 	p->letter.place = place_of(letter->place);
 	p->letter.supports = letter->supports;
+	p->letter.applied = letter->applied;
+	p->letter.room = letter->room;
 	if (letter->digest.index || letter->digest.missed)
 		pack_digest(p, &letter->digest);
 	if (letter->kind == RAFT_LETTER_MESSAGE)
@@ -466,9 +468,11 @@ static int unpack_invitation(const Craton__RaftLetter *from, struct raft_letter 
 
 static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
 {
-	if (unpack_place(&from->place, l->place) || from->supports > UINT16_MAX)
+	if (unpack_place(&from->place, l->place) || from->supports > UINT16_MAX || from->room > RAFT_ROOM_SOME)
 		return ERR_PROTO;
 	l->supports = (uint16_t)from->supports;
+	l->applied = from->applied;
+	l->room = (enum raft_room)from->room;
 	if (from->digest)
 		l->digest = (struct digests_mark){.index = from->digest->index,
 			.crc = from->digest->crc,

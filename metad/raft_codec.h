@@ -31,12 +31,17 @@ _Static_assert((int)REPLICA_BODIES_MAX * 4 + (int)RAFT_MESSAGE_RUNS_MAX * 24 + (
 enum { RAFT_NONCE_BYTES = RAFT_LIFE_BYTES }; /* a replica's nonce is its life */
 enum raft_letter_kind { RAFT_LETTER_MESSAGE = 1, RAFT_LETTER_ASK, RAFT_LETTER_PART, RAFT_LETTER_INVITATION, RAFT_LETTER_KNOCK };
 
+/* For more rows, in the file system of a replica. */
+enum raft_room { RAFT_ROOM_UNSAID, RAFT_ROOM_NONE, RAFT_ROOM_SOME };
+
 struct raft_letter {
 	enum raft_letter_kind kind;
 	uint64_t from, to;
 	struct raft_stamp stamp; /* on what came */
 	uint8_t place[RAFT_PLACE_BYTES]; /* of the sender; zeros: it does not say */
 	uint16_t supports; /* the greatest cluster version that the sender's build supports; 0: it does not say */
+	uint64_t applied;  /* the last entry that the sender's rows have; 0: none, or it does not say */
+	enum raft_room room;
 	struct digests_mark digest; /* of the sender's rows; index and missed 0: it does not say */
 	struct raft_message message; /* from and to are those of the letter */
 	uint32_t count;              /* of a RAFT_APPEND */

@@ -24,7 +24,7 @@ struct link {
 	uint64_t heard_ns;
 	struct io_addr addr;
 	struct io_addr said; /* by its letters; family 0: nothing */
-	uint16_t supports;   /* likewise, by the last one; 0: none has come */
+	struct raft_links_own own; /* likewise, by the last ones; zeros: none has come */
 	bool stranger; /* no member, as far as is known here: it said itself where it is */
 	struct raft_stamps_other stamps;
 	struct {
@@ -43,6 +43,7 @@ struct raft_links {
 	uint8_t place[RAFT_PLACE_BYTES]; /* of this one */
 	struct raft_stamps stamps; /* likewise; its life is the nonce that invitations must have */
 	struct digests_mark digest; /* likewise; index 0: letters say nothing of it */
+	enum raft_room room;        /* likewise */
 	struct link *members[LINKS_MAX];
 	struct codec_arena arena;
 	struct raft_letter letter; /* the one that came */
@@ -123,17 +124,22 @@ static bool is_heard(const struct raft_links *links, const struct link *link)
 	return link->heard_ns && io_now_ns(links->io) - link->heard_ns < LINK_HEARD_MS * ms_ns;
 }
 
-uint16_t raft_links_supports(const struct raft_links *links, uint64_t id)
+struct raft_links_own raft_links_own(const struct raft_links *links, uint64_t id)
 {
 	for (uint32_t i = 0; i < LINKS_MAX; i++)
-		if (links->members[i] && links->members[i]->id == id)
-			return is_heard(links, links->members[i]) ? links->members[i]->supports : 0;
-	return 0;
+		if (links->members[i] && links->members[i]->id == id && is_heard(links, links->members[i]))
+			return links->members[i]->own;
+	return (struct raft_links_own){0};
 }
 
 void raft_links_say(struct raft_links *links, const struct digests_mark *digest)
 {
 	links->digest = *digest;
+}
+
+void raft_links_say_room(struct raft_links *links, enum raft_room room)
+{
+	links->room = room;
 }
 
 static bool says_itself(const struct raft_links *links, const struct link *link)
@@ -238,7 +244,7 @@ static void aim(struct raft_links *links, struct link *link, const struct io_add
 	at = place_of(links, before.id);
 	(*at)->heard_ns = before.heard_ns;
 	(*at)->said = before.said;
-	(*at)->supports = before.supports;
+	(*at)->own = before.own;
 	(*at)->stranger = before.stranger;
 	(*at)->stamps = before.stamps;
 }
@@ -470,6 +476,8 @@ static struct raft_letter *letter_new(const struct raft_links *links, enum raft_
 	letter->from = links->options.id;
 	letter->to = to;
 	letter->supports = links->options.supports;
+	letter->applied = links->replica ? replica_applied(links->replica) : 0;
+	letter->room = links->room;
 	letter->digest = links->digest;
 	memcpy(letter->place, links->place, RAFT_PLACE_BYTES);
 	return letter;
@@ -613,6 +621,12 @@ static void count_refusal(struct raft_links *links, int code)
 	}
 }
 
+/* Before a vote one speaks of the term that would come. */
+static bool says_term(const struct raft_letter *l)
+{
+	return l->kind == RAFT_LETTER_MESSAGE && l->message.type != RAFT_PRE_VOTE && !(l->message.type == RAFT_VOTED && l->message.voted.pre);
+}
+
 static void give(struct raft_links *links)
 {
 	const struct raft_letter *l = &links->letter;
@@ -625,7 +639,11 @@ static void give(struct raft_links *links)
 	at = place_of(links, l->from);
 	if (at) {
 		(*at)->heard_ns = io_now_ns(links->io);
-		(*at)->supports = l->supports ? l->supports : STATE_CLUSTER_UNSAID;
+		(*at)->own.supports = l->supports ? l->supports : STATE_CLUSTER_UNSAID;
+		(*at)->own.applied = l->applied;
+		(*at)->own.room = l->room;
+		if (says_term(l))
+			(*at)->own.term = l->message.term;
 	}
 	if (l->kind == RAFT_LETTER_KNOCK)
 		return; /* its place is what it says */

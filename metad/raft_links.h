@@ -88,10 +88,18 @@ void raft_links_knock(struct raft_links *links, const struct io_addr *addr, cons
 /* Where the member says itself that it is; false: it has said nothing. */
 bool raft_links_said(const struct raft_links *links, uint64_t id, struct io_addr *ret_addr);
 
-/* The greatest cluster version that the member's build supports, as the last letter said; 0: none has come of late. */
-uint16_t raft_links_supports(const struct raft_links *links, uint64_t id);
+/* What the member's last letters said of itself. */
+struct raft_links_own {
+	uint16_t supports; /* the greatest cluster version of its build */
+	uint64_t term;     /* 0: not said yet */
+	uint64_t applied;  /* likewise */
+	enum raft_room room;
+};
+/* Zeros: none has come of late. */
+struct raft_links_own raft_links_own(const struct raft_links *links, uint64_t id);
 /* What letters say from now on of the rows here; index and missed 0: nothing. */
 void raft_links_say(struct raft_links *links, const struct digests_mark *digest);
+void raft_links_say_room(struct raft_links *links, enum raft_room room);
 /* When the last letter of the member came (of io_now_ns); 0: none has. */
 uint64_t raft_links_heard_ns(const struct raft_links *links, uint64_t id);
 

@@ -120,4 +120,60 @@ START_TEST(test_who_takes_over)
 }
 END_TEST
 
-UNIT_MAIN("ledger_members", test_what_all_support, test_who_votes_now, test_who_may_go, test_who_may_vote, test_who_takes_over)
+/* Of a leader whose rows stand, or whose file system is full; the others are as a letter has said. */
+START_TEST(test_who_relieves)
+{
+	struct ledger_view view = view_of(4);
+
+	view.applied = 90;
+	for (uint32_t i = 0; i < 4; i++) {
+		view.members[i].room = RAFT_ROOM_SOME;
+		view.members[i].applied = 90;
+	}
+	view.members[3].voter = false;
+	ck_assert_uint_eq(ledger_relief(&view), 0); /* it is well */
+	view.members[0].room = RAFT_ROOM_NONE;
+	ck_assert_uint_ne(ledger_relief(&view), 0);
+	view.members[1].room = RAFT_ROOM_UNSAID; /* an older build may be full, too */
+	ck_assert_uint_eq(ledger_relief(&view), 3);
+	view.members[2].match = 99; /* it would have to catch up first */
+	ck_assert_uint_eq(ledger_relief(&view), 0);
+	view.members[2].match = 100;
+	view.members[2].differs = 50;
+	ck_assert_uint_eq(ledger_relief(&view), 0);
+	view.members[2].differs = 0;
+	view.members[2].state = LEDGER_MEMBER_DOWN;
+	ck_assert_uint_eq(ledger_relief(&view), 0);
+	view.members[2].state = LEDGER_MEMBER_UP;
+	view.stands = true;
+	ck_assert_uint_eq(ledger_relief(&view), 0); /* theirs may stand, too */
+	view.members[1].applied = 91;
+	ck_assert_uint_eq(ledger_relief(&view), 2);
+	view.members[1].room = RAFT_ROOM_NONE;
+	ck_assert_uint_eq(ledger_relief(&view), 0);
+	view.members[3].applied = 100;
+	ck_assert_uint_eq(ledger_relief(&view), 0); /* a learner */
+}
+END_TEST
+
+/* A majority must be up, and able to keep what is made. */
+START_TEST(test_who_has_room)
+{
+	struct ledger_view view = view_of(4);
+
+	view.members[3].voter = false;
+	view.members[3].room = RAFT_ROOM_NONE;
+	ck_assert(ledger_has_room(&view)); /* older builds do not say it */
+	view.members[0].room = RAFT_ROOM_NONE;
+	ck_assert(ledger_has_room(&view));
+	view.members[2].state = LEDGER_MEMBER_DOWN;
+	view.members[2].room = RAFT_ROOM_SOME;
+	ck_assert(!ledger_has_room(&view));
+	view.members[2].state = LEDGER_MEMBER_UP;
+	ck_assert(ledger_has_room(&view));
+	view.members[1].room = RAFT_ROOM_NONE;
+	ck_assert(!ledger_has_room(&view));
+}
+END_TEST
+
+UNIT_MAIN("ledger_members", test_who_relieves, test_who_has_room, test_what_all_support, test_who_votes_now, test_who_may_go, test_who_may_vote, test_who_takes_over)

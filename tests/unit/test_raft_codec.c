@@ -202,6 +202,28 @@ START_TEST(test_what_rows_are)
 }
 END_TEST
 
+/* What a letter says of its sender's build, table and file system; a room that is none of those known is no letter. */
+START_TEST(test_what_senders_are)
+{
+	struct bed *b = bed_new();
+
+	b->in.kind = RAFT_LETTER_KNOCK;
+	for (int room = RAFT_ROOM_UNSAID; room <= RAFT_ROOM_SOME + 1; room++) {
+		b->in.room = (enum raft_room)room;
+		b->in.applied = room ? UINT64_MAX - 7 : 0;
+		b->in.supports = room ? 8 : 0;
+		pack(b);
+		ck_assert_int_eq(unpack(b), room > RAFT_ROOM_SOME ? ERR_PROTO : 0);
+		if (room > RAFT_ROOM_SOME)
+			break;
+		ck_assert_int_eq(b->out.room, room);
+		ck_assert_uint_eq(b->out.applied, b->in.applied);
+		ck_assert_uint_eq(b->out.supports, b->in.supports);
+	}
+	bed_free(b);
+}
+END_TEST
+
 START_TEST(test_invitations_and_knocks)
 {
 	struct bed *b = bed_new();
@@ -437,5 +459,5 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
-UNIT_MAIN("raft_codec", test_messages, test_snapshot_letters, test_what_rows_are, test_invitations_and_knocks, test_stamps, test_wanted_stamps, test_refused,
+UNIT_MAIN("raft_codec", test_what_senders_are, test_messages, test_snapshot_letters, test_what_rows_are, test_invitations_and_knocks, test_stamps, test_wanted_stamps, test_refused,
 	test_greatest_letter, test_nonsense)

@@ -315,6 +315,30 @@ START_TEST(test_invitation_of_another_build)
 END_TEST
 
 /* What a member's build supports its letters say, each anew; of one that has been silent it is not known any more. */
+static bool is_said(void *ctx)
+{
+	struct bed *b = ctx;
+	const struct node *l = leader(b);
+	const struct raft_links_own own = raft_links_own(l->links, b->nodes[l->id % NODES].id);
+
+	return own.applied == replica_applied(b->nodes[l->id % NODES].r) && own.term == replica_core(l->r)->term && own.room == RAFT_ROOM_NONE;
+}
+
+/* How far its rows are, in which term it is, and whether there is room for more. */
+START_TEST(test_what_members_say)
+{
+	struct bed *b = bed_new(11, 64 << 20);
+	struct node *l = elected(b);
+
+	settle(b);
+	ck_assert_int_eq(raft_links_own(l->links, b->nodes[l->id % NODES].id).room, RAFT_ROOM_UNSAID);
+	raft_links_say_room(b->nodes[l->id % NODES].links, RAFT_ROOM_NONE);
+	ck_assert(sim_run(b->sim, is_said, b, sim_now_ns(b->sim) + 10000 * ms_ns));
+	ck_assert_uint_gt(raft_links_own(l->links, b->nodes[l->id % NODES].id).applied, 0);
+	bed_free(b);
+}
+END_TEST
+
 START_TEST(test_what_builds_support)
 {
 	struct node *l, *other;
@@ -325,19 +349,19 @@ START_TEST(test_what_builds_support)
 	l = elected(b);
 	other = &b->nodes[l->id % NODES];
 	settle(b);
-	ck_assert_uint_eq(raft_links_supports(l->links, other->id), 7);
-	ck_assert_uint_eq(raft_links_supports(l->links, 9), 0);
+	ck_assert_uint_eq(raft_links_own(l->links, other->id).supports, 7);
+	ck_assert_uint_eq(raft_links_own(l->links, 9).supports, 0);
 	node_crash(other);
 	sim_run(b->sim, NULL, NULL, sim_now_ns(b->sim) + 2 * LINK_HEARD_MS * ms_ns);
-	ck_assert_uint_eq(raft_links_supports(l->links, other->id), 0);
+	ck_assert_uint_eq(raft_links_own(l->links, other->id).supports, 0);
 	supports = 0;
 	settle(b);
 	ck_assert_ptr_eq(leader(b), l);
-	ck_assert_uint_eq(raft_links_supports(l->links, other->id), STATE_CLUSTER_UNSAID);
+	ck_assert_uint_eq(raft_links_own(l->links, other->id).supports, STATE_CLUSTER_UNSAID);
 	supports = STATE_CLUSTER_VERSION;
 	bed_free(b);
 }
 END_TEST
 
 UNIT_MAIN("raft_links", test_group, test_snapshot, test_strangers, test_bounds, test_taken, test_invitation, test_invitation_of_another_build,
-	test_what_builds_support)
+	test_what_builds_support, test_what_members_say)
