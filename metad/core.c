@@ -447,6 +447,7 @@ static int open_server(struct metad *md, struct err *err)
 		.log = md->options.log,
 		.refused = &md->refused,
 		.max_conns = md->options.max_conns,
+		.kin_conns = md->options.group.id ? METAD_KIN_CONNS : 0,
 	};
 
 	return rpc_server_open(md->io, &o, &md->server, err);

@@ -55,6 +55,7 @@ enum {
 	 */
 	METAD_ENTRY_GROWTH_BYTES = LIMIT_LOG_ENTRY_BYTES + METAD_ENTRY_ROWS * STATE_ROW_MEMORY_BYTES, /* of the table's memory, by one entry */
 	METAD_ROOM_BYTES = 2 * LIMIT_MEMTABLE_BYTES + (64 << 20),
+	METAD_KIN_CONNS = 32, /* of the other metads of a group: two of each, and as many that are going */
 };
 
 struct metad;

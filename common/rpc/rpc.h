@@ -130,6 +130,7 @@ struct rpc_server_options {
 	const struct log *log;
 	struct refused *refused;            /* where what is refused is counted; may be NULL */
 	uint32_t max_conns;                 /* 0: LIMIT_SERVER_CONNS; further ones are closed at once and counted */
+	uint32_t kin_conns;                 /* beside these, of servers of the same role, which others cannot keep from being heard; 0: none */
 	bool bulk;                          /* expects payloads: small head reads, so that payloads go straight to their place */
 };
 

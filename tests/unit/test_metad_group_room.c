@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group of which some have no room for more rows, or a table that takes none: who leads, what is refused, and what is said of it. */
+/* A group of which some have no room for more rows, or a table that takes none, or no more connections: who leads, what is refused, and what is said of it. */
 #include "common/kv/kv_backend.h"
 #include "tests/lib/metad_group.h"
 
@@ -39,6 +39,8 @@ static int rmdir_of(const char *path)
 	return bed_call(wait_leader(), &rpc_metad_remove, &req.base);
 }
 
+static uint32_t max_conns; /* of each metad; 0: as many as usual */
+
 static void begin(uint64_t seed, const struct kv_backend *backend)
 {
 	sim = sim_new(&(struct sim_options){.seed = seed});
@@ -47,6 +49,7 @@ static void begin(uint64_t seed, const struct kv_backend *backend)
 	metad_bed_make_group(beds, METADS, sim, PORT);
 	for (int i = 0; i < METADS; i++) {
 		beds[i].options.backend = backend;
+		beds[i].options.max_conns = max_conns;
 		fill(&beds[i], UINT64_MAX);
 		metad_bed_start(&beds[i]);
 	}
@@ -234,4 +237,22 @@ START_TEST(test_table_hangs)
 }
 END_TEST
 
-UNIT_MAIN("metad_group_room", test_full_leader_hands_over, test_most_are_full, test_leader_stood_still, test_table_hangs)
+/* All connections that clients may have are taken: letters have their own. */
+START_TEST(test_clients_leave_room_for_letters)
+{
+	struct metad_bed *old;
+
+	max_conns = 1; /* that of the test's client */
+	begin(13, &kv_mem);
+	old = wait_leader();
+	crash(old);
+	ck_assert_ptr_ne(wait_leader(), old);
+	ck_assert_int_eq(make("by the next one"), 0);
+	restart(old);
+	check_equal();
+	close_group();
+	max_conns = 0;
+}
+END_TEST
+
+UNIT_MAIN("metad_group_room", test_clients_leave_room_for_letters, test_full_leader_hands_over, test_most_are_full, test_leader_stood_still, test_table_hangs)

@@ -356,6 +356,104 @@ static void wire_put_much(struct bed *bed, const uint8_t *data, size_t len)
 	}
 }
 
+static bool is_answered(void *ctx)
+{
+	return wire_has_frame(ctx) || wire.closed;
+}
+
+/* Over a new connection. False: it is not let in. */
+static bool says_hello(struct bed *bed, uint8_t role)
+{
+	wire_connect(bed);
+	wire_hello(role);
+	BED_WAIT(bed, is_answered, NULL);
+	if (!wire.closed)
+		wire_take(bed);
+	return !wire.closed;
+}
+
+static int held_before;
+
+static bool more_is_held(void *ctx)
+{
+	return ((struct bed *)ctx)->held_count > held_before;
+}
+
+/* Over the connection that is there: long requests, until no further one is taken. */
+static void hold_much(struct bed *bed)
+{
+	Craton__PutRequest msg = CRATON__PUT_REQUEST__INIT;
+	struct frame f = {.kind = FRAME_REQUEST, .method = bed_method.id, .request_id = 7};
+	uint8_t *bytes = mem_zalloc(FRAME_HEADER_BYTES + LIMIT_FRAME_BODY_BYTES), *token = mem_zalloc(LIMIT_FRAME_BODY_BYTES);
+
+	msg.offset = BED_HOLD;
+	msg.token = (ProtobufCBinaryData){.len = LIMIT_FRAME_BODY_BYTES - 1024, .data = token};
+	f.body_len = (uint32_t)protobuf_c_message_pack(&msg.base, bytes + FRAME_HEADER_BYTES);
+	f.body_crc = crc32c(bytes + FRAME_HEADER_BYTES, f.body_len);
+	frame_encode(&f, bytes);
+	do {
+		held_before = bed->held_count;
+		wire_put_much(bed, bytes, FRAME_HEADER_BYTES + f.body_len);
+	} while (bed->run(bed, more_is_held, bed, 1000));
+	mem_free(token);
+	mem_free(bytes);
+}
+
+/*
+ * As many clients as there may be, with as much as they may ask for, do not keep servers of the same role from being heard; of these there are no more
+ * than was said.
+ */
+START_TEST(test_kin)
+{
+	enum { CLIENTS = 2 };
+	struct rpc_server_options so = {
+		.self = bed_identity(RPC_ROLE_METAD, "metad-1"), .handlers = bed_handlers, .max_conns = CLIENTS, .kin_conns = 1};
+	struct rpc_stats stats;
+	struct bed bed;
+	int fds[CLIENTS + 1];
+
+	open_with(&bed, &so);
+	for (int i = 0; i < CLIENTS; i++) {
+		ck_assert(says_hello(&bed, RPC_ROLE_CLIENT));
+		fds[i] = wire.fd;
+	}
+	ck_assert(!says_hello(&bed, RPC_ROLE_CLIENT));
+	wire_close();
+	ck_assert_uint_eq(bed.refused.of[REFUSED_CONNECTIONS].count, 1);
+	ck_assert(says_hello(&bed, RPC_ROLE_METAD));
+	fds[CLIENTS] = wire.fd;
+	ck_assert(!says_hello(&bed, RPC_ROLE_METAD)); /* beyond those that are kept it is one of everybody */
+	wire_close();
+
+	wire.closed = false;
+	wire.fd = fds[0];
+	hold_much(&bed);
+	ck_assert_int_ge(bed.held_count, LIMIT_SERVER_REQUEST_BYTES / LIMIT_FRAME_BODY_BYTES - 1);
+	wire.fd = fds[1];
+	request(BED_ECHO, 0);
+	ck_assert(!bed.run(&bed, wire_has_frame, NULL, 200)); /* another client waits */
+	wire.fd = fds[CLIENTS];
+	request(BED_ECHO, 0);
+	ck_assert_int_eq(wire_take(&bed).status, 0);
+	bed_release(&bed);
+	wire.fd = fds[1];
+	ck_assert_int_eq(wire_take(&bed).status, 0);
+	bed.run(&bed, more_is_held, &bed, 1000); /* the one that was not taken before */
+	bed_release(&bed);
+	for (int i = 0; i <= CLIENTS; i++)
+		close(fds[i]);
+	BED_WAIT(&bed, no_conns, &bed);
+	rpc_server_get_stats(bed.server, &stats);
+	ck_assert_uint_eq(stats.conns_refused, 2);
+	for (int i = 0; i < 2 * CLIENTS; i++) { /* places are free again when those that had them are gone */
+		ck_assert(says_hello(&bed, i % 2 ? RPC_ROLE_METAD : RPC_ROLE_CLIENT));
+		wire_close();
+		BED_WAIT(&bed, no_conns, &bed);
+	}
+	bed_close(&bed);
+}
+END_TEST
+
 static uint64_t bytes_wanted;
 
 static bool bytes_came(void *ctx)
@@ -508,4 +606,4 @@ START_TEST(test_small_answers_bound)
 END_TEST
 
 UNIT_MAIN("rpc_server", test_malformed_frames_end_the_connection, test_malformed_hello, test_half_frames,
-	test_too_many_connections, test_strangers_make_room, test_request_bound, test_body_bound, test_send_queue_bound, test_small_answers_bound)
+	test_too_many_connections, test_strangers_make_room, test_kin, test_request_bound, test_body_bound, test_send_queue_bound, test_small_answers_bound)
