@@ -126,6 +126,7 @@ bool ledger_waits(const struct ledger *ledger);
 const struct replica_counts *ledger_counts(const struct ledger *ledger);
 const struct raft_links_counts *ledger_link_counts(const struct ledger *ledger);
 uint64_t ledger_contradictions(const struct ledger *ledger); /* messages that break the protocol in a way that only the state shows */
+uint64_t ledger_gone(const struct ledger *ledger); /* messages of who belongs to the group no more */
 /* Where that replica listens; family 0: not known. */
 struct io_addr ledger_member_addr(const struct ledger *ledger, uint64_t id);
 

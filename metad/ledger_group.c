@@ -63,6 +63,13 @@ uint64_t ledger_contradictions(const struct ledger *l)
 	return core ? core->refused : 0; /* who founds a group has none for a while */
 }
 
+uint64_t ledger_gone(const struct ledger *l)
+{
+	const struct raft_core *core = l->replica ? replica_core(l->replica) : NULL;
+
+	return core ? core->gone : 0;
+}
+
 /* Of this one what its configuration says, of others what they say themselves, else what the log does. */
 struct io_addr ledger_member_addr(const struct ledger *l, uint64_t id)
 {

@@ -140,8 +140,10 @@ static void receive(struct raft_turn *t, const struct raft_message *m, uint64_t 
 {
 	struct raft_core *core = t->core;
 
-	if (raft__is_gone(core, m->from))
+	if (raft__is_gone(core, m->from)) {
+		core->gone++;
 		return;
+	}
 	if (m->term > core->term + TERM_JUMP_MAX ||
 		bodies != (m->type == RAFT_APPEND ? m->append.last - m->append.prev_index : 0)) {
 		core->refused++;

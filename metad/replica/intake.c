@@ -69,9 +69,6 @@ static int begin(struct intake *in, struct slice data, struct err *err)
 	if (in->check.header.applied_index != in->o.index)
 		return err_set(err, ERR_CORRUPT, "the snapshot is of entry %" PRIu64 ", not of %" PRIu64,
 			in->check.header.applied_index, in->o.index);
-	if (in->o.config.index > in->o.index) /* no table of it could be opened */
-		return err_set(err, ERR_CORRUPT, "the snapshot is of entry %" PRIu64 ", who is in the group then of entry %" PRIu64, in->o.index,
-			in->o.config.index);
 	rc = table_clear(in->io, in->o.table.dir, in->o.slot, err);
 	if (rc)
 		return rc;

@@ -4,7 +4,8 @@
  *
  *     intake_new -> intake_part(0), (1), ... -> intake_check until done -> intake_finish -> intake_free
  *
- * 1. Before the first row is written the directory's mark is gone, durably.
+ * 1. Before the first row is written the directory's mark is removed. After a crash it may be there again: it names a snapshot that is not this one, and counts
+ *    only if the log begins with that.
  * 2. Only what was read back from the store, when all of it was durable, counts: it must have the digest that the leader has of it, the
  *    applied index, and the configuration.
  * 3. The mark is the last thing that is written. Whether the table counts is still for the log's slots to say (table.h).
@@ -25,7 +26,7 @@ struct intake_options {
 	uint32_t slot;              /* the directory that does not count */
 	struct uuid cluster;
 	uint64_t index; /* of the snapshot */
-	struct raft_config config;
+	struct raft_config config; /* as of an entry up to `index`: raft_message_check says so of whatever comes */
 };
 
 struct intake *intake_new(struct io *io, const struct intake_options *options);

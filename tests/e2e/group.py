@@ -45,7 +45,7 @@ def figures(store, name):
         return promtext.parse(answer.read().decode())
 
 
-CAUSES = ("version", "cluster", "secret", "malformed", "not_here", "unstamped", "replayed", "contradicting")
+CAUSES = ("version", "cluster", "secret", "malformed", "not_here", "unstamped", "replayed", "contradicting", "removed")
 ORDINARY = ("not_here", "unstamped", "replayed")
 
 

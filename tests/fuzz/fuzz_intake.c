@@ -175,7 +175,7 @@ static void change(struct snapshot *s, struct rcursor *r, bool *mended)
 			put_u32(p->data + (value % 2 ? 24 : BACKUP_SECTION_HEAD_BYTES), offset);
 		break;
 	case CHANGE_INDEX:
-		s->index = offset ? offset : 1; /* 0 is of no snapshot */
+		s->index = offset < config.index ? config.index : offset; /* raft_message_check lets no other one in */
 		break;
 	default:
 		mend(s);

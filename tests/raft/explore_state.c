@@ -5,7 +5,7 @@
 #include "common/base/check.h"
 
 /* A field that is added must be added to the hash, or be argued away (explore.h, 6). */
-_Static_assert(sizeof(struct raft_peer) == 208 && sizeof(struct raft_core) == 1144, "see plain() and named()"); /* no place is ever said there */
+_Static_assert(sizeof(struct raft_peer) == 208 && sizeof(struct raft_core) == 1152, "see plain() and named()"); /* no place is ever said there, and `gone` only counts */
 
 /* ---- hashing ---- */
 
