@@ -34,6 +34,7 @@ enum {
 	STALL_SEEDS = 10,    /* one in so many has a writer who stands still until the floor has passed his blocks */
 	FULL_SEEDS = 5,      /* in one of so many the disks of metads become full */
 	JOIN_SEEDS = 2,    /* of groups, one in so many gets one more metad */
+	NAMES_SEEDS = 3,   /* of stores of one metad, one in so many has names that all clients change; of groups each has */
 	SPIN_EVENTS =
 		120000, /* within a second of virtual time; 20000 are usual: more, and somebody turns without need */
 };
@@ -712,7 +713,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	r.crew_count = 2;
 	if (o->mode != RUN_SYNCS) /* where each operation costs one run more */
 		r.crews[r.crew_count++] = labels_new(r.cluster, o->seed, strict);
-	if (o->metads)
+	if (o->metads || (o->mode != RUN_SYNCS && o->seed % NAMES_SEEDS == 0))
 		r.names = r.crews[r.crew_count++] = names_new(r.cluster, o->seed, strict);
 	r.law = law_new(r.cluster);
 	r.copies = copies_new(r.cluster);
