@@ -359,7 +359,7 @@ static void reasons_space(struct metad *md, struct answer *a)
 
 	if (ledger_is_full(md->ledger))
 		reason(a, "metadata-full", true, "the file system of %s is full: new files and data are refused, removing works; give it more room",
-			md->options.group.id ? "so many metads that no majority has room" : md->dir);
+			md->options.group.id ? "so many metads that no majority is known to have room" : md->dir);
 	for (uint32_t id = 1; id < md->state.disk_cap; id++) {
 		const struct state_disk *disk = state_disk_at(&md->state, id);
 		uint32_t used = disk ? metad__disk_used_percent(md, disk) : 0;
@@ -446,7 +446,7 @@ static void reasons_group(struct metad *md, struct answer *a)
 				name, (unsigned long long)(m->stands_ms / 1000));
 		if (m->room == RAFT_ROOM_NONE)
 			reason(a, "metad-full", false,
-				"the file system of %s is full: it stops taking part when not a byte is left, and of most metads nothing new is taken then; give it more room", name);
+				"the file system of %s is full: it stops when not a byte is left; give it more room, and take no other one down before", name);
 		if (m->state != LEDGER_MEMBER_DOWN)
 			continue;
 		if (m->addr.family)

@@ -273,7 +273,6 @@ uint64_t ledger_applied(const struct ledger *l)
 bool ledger_is_full(const struct ledger *l)
 {
 	bool here = kv_is_full(l->group.id ? replica_kv(l->replica) : journal_kv(l->journal));
-
 	struct ledger_view view;
 
 	if (!l->group.id)

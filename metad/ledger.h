@@ -117,7 +117,7 @@ struct kv *ledger_kv(struct ledger *ledger); /* NULL between the calls of on_tab
 uint64_t ledger_applied(const struct ledger *ledger);
 /* There is no room for more rows: here, of one log; of a group's leader, in most file systems of those that vote. What removes rows goes on. */
 bool ledger_is_full(const struct ledger *ledger);
-/* Of a group, why this replica had best not lead. hangs: its log does not answer; stands: nor do its rows take what is committed. */
+/* Of a group, why this replica had best not lead: its log does not answer, or its rows take nothing of what is committed. */
 enum ledger_ill { LEDGER_WELL, LEDGER_LOG_HANGS, LEDGER_ROWS_STAND };
 enum ledger_ill ledger_ill(const struct ledger *ledger);
 /* It belongs to no group yet, and waits to be added to one. */
@@ -126,7 +126,7 @@ bool ledger_waits(const struct ledger *ledger);
 const struct replica_counts *ledger_counts(const struct ledger *ledger);
 const struct raft_links_counts *ledger_link_counts(const struct ledger *ledger);
 uint64_t ledger_contradictions(const struct ledger *ledger); /* messages that break the protocol in a way that only the state shows */
-uint64_t ledger_gone(const struct ledger *ledger); /* messages of who belongs to the group no more */
+uint64_t ledger_dropped(const struct ledger *ledger); /* messages of who was dropped from the group by force */
 /* Where that replica listens; family 0: not known. */
 struct io_addr ledger_member_addr(const struct ledger *ledger, uint64_t id);
 
@@ -135,7 +135,8 @@ struct io_addr ledger_member_addr(const struct ledger *ledger, uint64_t id);
 enum {
 	LEDGER_SILENT_MS = 3000, /* a member that a leader has not heard for so long is down, for people; Raft itself is not asked */
 	LEDGER_STANDS_MS = 30 * 1000, /* one that lacks entries and takes none for so long lags: likewise */
-	LEDGER_FULL_MS = 10 * 1000, /* a leader whose file system is full hands over no more often than this */
+	LEDGER_FULL_MS = 10 * 1000, /* so long a leader leads at least before it hands over as its file system is full */
+	LEDGER_ELECTION_MS = 500, /* one to two of them without a leader: an election */
 };
 enum ledger_member_state { LEDGER_MEMBER_UNKNOWN, LEDGER_MEMBER_UP, LEDGER_MEMBER_DOWN };
 
@@ -161,7 +162,7 @@ struct ledger_view {
 	uint64_t id, leader, term, commit, last, applied; /* applied: here; leader: 0: not known */
 	enum raft_role role;
 	bool changes; /* the last change of the group is not committed yet */
-	bool stands; /* rows here take nothing of what is committed, for longer than a few elections last */
+	bool stands; /* rows here take nothing of what is committed, for as long as a log must not answer to hang (metad/replica/stall.h) */
 	bool doubts; /* as a leader sees it: voters have other rows than it, and whose are right is not known (digests.h): nobody gets them */
 	uint64_t next_id; /* of a member that is to come */
 	uint32_t count;
@@ -172,11 +173,11 @@ void ledger_view(const struct ledger *ledger, struct ledger_view *ret_view);
 /* Of the view of a leader. 0, or whom it had best be handed over to: the voter that is up and has most. */
 uint64_t ledger_successor(const struct ledger_view *view);
 /*
- * Likewise, of a leader that had best not lead, as its rows stand or its file system is full: 0, or to whom that is not so and who can take over at
- * once. A letter must have said it.
+ * Likewise, of a leader that had best not lead: 0, or who can take over at once and has applied more, if its rows stand; has room, if its file system is
+ * full. A letter must have said it.
  */
 uint64_t ledger_relief(const struct ledger_view *view);
-/* Likewise: a majority is up and has room for more rows. Whose letters do not say it is taken to have it: an older build. */
+/* Likewise: a majority is up and has room for more rows. Whose letters do not say it is taken to have it: an older build, or a new start. */
 bool ledger_has_room(const struct ledger_view *view);
 /* Likewise: the cluster version that all members support, learners too; 0: of some it is not known. */
 uint16_t ledger_supported(const struct ledger_view *view);
@@ -239,7 +240,6 @@ struct ledger {
 	uint64_t look_last; /* last index, when it looked last */
 	struct stall rows; /* of what is committed and not applied here */
 	bool has_room, has_relief; /* of a leader's view, when it looked last */
-	uint64_t relieved_ns; /* when it handed over last for want of room */
 	struct ledger_change move;
 	/* By place in the configuration, as a leader: since when `match` has been what it is, or all that was committed. */
 	struct {
@@ -247,11 +247,12 @@ struct ledger {
 	} stood[RAFT_MEMBERS_MAX];
 	struct io_addr own; /* where others find this replica; family 0: only the log says it */
 	uint32_t knocks;
-	bool promoting, moving, asking, waits, closing, links_closed, failed;
+	bool promoting, moving, asking, relieving, waits, closing, links_closed, failed;
 	bool resigned;
 	uint64_t leads_since_ns; /* what was heard before it says nothing of who is silent */
 	struct {
 		uint32_t tries;
+		bool waits; /* for one that is under way */
 		uint64_t to;
 		void (*done)(void *ctx);
 		void *ctx;

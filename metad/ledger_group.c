@@ -17,7 +17,6 @@
 
 enum {
 	HEARTBEAT_MS = 100,
-	ELECTION_MS = 500, /* one to two of them without a leader: an election */
 	HAND_OVER_TRIES = 2, /* each ends within an election timeout */
 	MESSAGE_BYTES = 512 << 10,
 	INFLIGHT_BYTES = 4 << 20,
@@ -63,7 +62,7 @@ uint64_t ledger_contradictions(const struct ledger *l)
 	return core ? core->refused : 0; /* who founds a group has none for a while */
 }
 
-uint64_t ledger_gone(const struct ledger *l)
+uint64_t ledger_dropped(const struct ledger *l)
 {
 	const struct raft_core *core = l->replica ? replica_core(l->replica) : NULL;
 
@@ -239,7 +238,12 @@ bool ledger__group_hand_over(struct ledger *l)
 {
 	const struct raft_core *core = replica_core(l->replica);
 
-	if (!core || core->role != RAFT_LEADER || l->handing.tries++ == HAND_OVER_TRIES)
+	if (!core || core->role != RAFT_LEADER)
+		return false;
+	l->handing.waits = l->relieving;
+	if (l->handing.waits)
+		return true;
+	if (l->handing.tries++ == HAND_OVER_TRIES)
 		return false;
 	l->handing.to = stall_successor(core, 0, l->handing.to);
 	return l->handing.to && replica_transfer(l->replica, l->handing.to, on_handed, l) == 0;
@@ -340,7 +344,7 @@ int ledger__group_open(struct ledger *l, struct err *err)
 	struct replica_options o = {
 		.raft = {.id = l->group.id,
 			.heartbeat_ms = HEARTBEAT_MS,
-			.election_ms = ELECTION_MS,
+			.election_ms = LEDGER_ELECTION_MS,
 			.message_bytes = MESSAGE_BYTES,
 			.inflight_bytes = INFLIGHT_BYTES},
 		.dir = l->options.dir,

@@ -143,11 +143,11 @@ uint64_t ledger_relief(const struct ledger_view *view)
 	for (uint32_t i = 0; (full || view->stands) && i < view->count; i++) {
 		const struct ledger_member *m = &view->members[i];
 
-		if (m->id == view->id || !m->voter || m->state != LEDGER_MEMBER_UP || m->match < view->commit || m->room == RAFT_ROOM_NONE || m->differs)
+		if (m->id == view->id || !m->voter || m->state != LEDGER_MEMBER_UP || m->match < view->commit || m->differs)
 			continue;
 		if (view->stands ? m->applied <= view->applied : m->room != RAFT_ROOM_SOME)
 			continue;
-		if (!best || m->match > best->match)
+		if (!best || m->applied > best->applied)
 			best = m;
 	}
 	return best ? best->id : 0;
@@ -416,7 +416,8 @@ static void note_standing(struct ledger *l, const struct ledger_view *view)
 
 /* ---- a leader that had best not lead ---- */
 
-static const struct raft_options pace = {.heartbeat_ms = LOOK_MS, .election_ms = LOOK_MS}; /* of ledger->rows */
+/* Of ledger->rows: looked at as often as this looks, and waited for as long as for the log. */
+static const struct raft_options pace = {.heartbeat_ms = LOOK_MS, .election_ms = LEDGER_ELECTION_MS};
 
 bool ledger__rows_stand(const struct ledger *l)
 {
@@ -431,14 +432,19 @@ static void look_at_rows(struct ledger *l)
 	if (!core)
 		return;
 	to = core->commit < core->persisted ? core->commit : core->persisted;
-	stall_look(&l->rows, &pace, io_now_ns(l->io) / ms_ns, applied < to, 0, applied);
+	stall_look(&l->rows, &pace, io_now_ns(l->io) / ms_ns, replica_kv(l->replica) && applied < to, 0, applied);
 	raft_links_say_room(l->links, room_here(l));
 }
 
-/* It leads on, or does not: the next look sees. */
+/* It leads on, or does not: the next look sees; unless it is to stop meanwhile. */
 static void on_relieved(void *ctx, int code)
 {
-	(void)ctx, (void)code;
+	struct ledger *l = ctx;
+
+	(void)code;
+	l->relieving = false;
+	if (l->handing.waits && !ledger__group_hand_over(l))
+		l->handing.done(l->handing.ctx);
 }
 
 static void relieve(struct ledger *l, const struct ledger_view *view)
@@ -447,14 +453,14 @@ static void relieve(struct ledger *l, const struct ledger_view *view)
 
 	l->has_room = ledger_has_room(view);
 	l->has_relief = to != 0;
-	if (!to || (!view->stands && now_ns < l->relieved_ns + LEDGER_FULL_MS * ms_ns))
+	if (!to || l->resigned || l->handing.tries || (!view->stands && now_ns < l->leads_since_ns + LEDGER_FULL_MS * ms_ns))
 		return;
 	if (view->stands)
 		SOMETIMES(group_rows_stand);
 	else
 		SOMETIMES(group_leader_full);
 	if (replica_transfer(l->replica, to, on_relieved, l) == 0) /* else there is one under way */
-		l->relieved_ns = now_ns;
+		l->relieving = true;
 }
 
 /* ---- looks ---- */

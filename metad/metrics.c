@@ -208,7 +208,7 @@ static void write_letters(struct metad *md, struct metrics *m)
 		{"unstamped", links->unstamped},
 		{"replayed", links->replayed},
 		{"contradicting", ledger_contradictions(md->ledger)},
-		{"removed", ledger_gone(md->ledger)},
+		{"dropped", ledger_dropped(md->ledger)},
 	};
 	metrics_begin(m, &refused);
 	for (size_t i = 0; i < ARRAY_COUNT(causes); i++) {

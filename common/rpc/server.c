@@ -284,8 +284,8 @@ static bool may_read(struct conn *c)
 {
 	struct server_conn *sc = conn_of(c);
 
-	/* Whoever has nothing in the queue is not held up by those who do not read their answers; nor is kin. */
-	if (sc->server->send_bytes > LIMIT_SERVER_SEND_BYTES && c->out_bytes > 0 && sc->pool != &sc->server->pools[POOL_KIN])
+	/* Whoever has nothing in the queue is not held up by those who do not read their answers. */
+	if (sc->server->send_bytes > LIMIT_SERVER_SEND_BYTES && c->out_bytes > 0)
 		return false;
 	sc->paused = sc->held >= LIMIT_CONN_REQUESTS || c->out_bytes > LIMIT_CONN_SEND_QUEUE_BYTES ||
 		sc->pool->held_bytes > LIMIT_SERVER_REQUEST_BYTES;
@@ -333,7 +333,8 @@ static void on_down(struct conn *c)
 	struct server_req *req = sc->current;
 
 	report_down(sc);
-	server__leave(sc);
+	sc->pool->body_bytes -= sc->body_bytes;
+	sc->body_bytes = 0;
 	if (req) {
 		sc->current = NULL;
 		if (req->pub.payload_len > 0)
@@ -348,6 +349,8 @@ static void on_down(struct conn *c)
 		s->options.conn_closed(s->options.ctx, sc->id);
 	list_remove(&sc->link);
 	s->conn_count--;
+	if (sc->admitted)
+		s->admitted[sc->pool - s->pools]--;
 	conn_fini(c);
 	sc->magic = 0;
 	mem_free(sc);

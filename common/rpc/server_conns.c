@@ -10,7 +10,7 @@
  *
  * Servers of the same role have places of their own, as many as `kin_conns`, and bounds of their own for what their requests hold: as many clients
  * as there may be, with as much as they may ask for, do not keep the members of a group from hearing each other. Who is one says its HELLO; whoever
- * lies takes such a place, and is one of everybody when they are taken.
+ * lies takes such a place. When they are taken the next one is one of everybody, and the one of them that was idle for longest goes, as above.
  *
  * One timer looks every second while there are connections: those without a HELLO after LIMIT_HELLO_MS and those that
  * stalled for LIMIT_STALL_MS are broken. It also tries to accept again after accept failed (no descriptors left).
@@ -87,15 +87,15 @@ static void conn_new(struct rpc_server *s, int fd, const struct io_addr *addr)
 	conn_start(&sc->conn, fd);
 }
 
-/* Makes room for whoever comes next. */
-static void drop_idle(struct rpc_server *s)
+/* Makes room in that pool for whoever comes next. */
+static void drop_idle(struct rpc_server *s, const struct server_pool *pool)
 {
 	struct server_conn *oldest = NULL;
 
 	LIST_FOREACH(n, &s->conns) {
 		struct server_conn *sc = LIST_ENTRY(n, struct server_conn, link);
 
-		if (sc->pool == &s->pools[POOL_KIN] || sc->held > 0 || sc->current || !list_empty(&sc->conn.out) || io_pending(&sc->conn.send_op))
+		if (sc->pool != pool || sc->held > 0 || sc->current || !list_empty(&sc->conn.out) || io_pending(&sc->conn.send_op))
 			continue;
 		if (!oldest || sc->conn.received_ns < oldest->conn.received_ns)
 			oldest = sc;
@@ -127,7 +127,8 @@ static void refuse_too_many(struct rpc_server *s, int fd, const struct io_addr *
 	io_close(s->io, fd);
 	s->stats.conns_refused++;
 	refuse(s, REFUSED_CONNECTIONS, from, "", ERR_OVERLOADED, "as many connections as there may be");
-	drop_idle(s);
+	drop_idle(s, &s->pools[POOL_OTHERS]);
+	drop_idle(s, &s->pools[POOL_KIN]); /* whose it was nobody knows */
 }
 
 static void on_accept(struct io_op *op)
@@ -157,33 +158,24 @@ static void on_accept(struct io_op *op)
 void server__admit(struct server_conn *sc)
 {
 	struct rpc_server *s = sc->server;
-	bool is_kin = sc->conn.peer.role == s->options.self.role && s->admitted[POOL_KIN] < s->options.kin_conns;
+	bool is_kin = s->options.kin_conns && sc->conn.peer.role == s->options.self.role;
 
+	if (is_kin && s->admitted[POOL_KIN] >= s->options.kin_conns) {
+		drop_idle(s, &s->pools[POOL_KIN]); /* members of a group are never silent for so long; those whose hosts are gone are */
+		is_kin = false;
+	}
 	if (!is_kin && s->admitted[POOL_OTHERS] >= s->options.max_conns) {
 		s->stats.conns_refused++;
 		server__refuse_conn(sc, REFUSED_CONNECTIONS, ERR_OVERLOADED, "as many connections as there may be");
 		conn_break(&sc->conn, ERR_OVERLOADED);
-		drop_idle(s);
+		drop_idle(s, &s->pools[POOL_OTHERS]);
 		return;
 	}
-	if (is_kin) {
-		s->pools[POOL_OTHERS].body_bytes -= sc->body_bytes;
-		s->pools[POOL_KIN].body_bytes += sc->body_bytes;
+	CHECK(sc->body_bytes == 0); /* a HELLO is short */
+	if (is_kin)
 		sc->pool = &s->pools[POOL_KIN];
-	}
 	sc->admitted = true;
 	s->admitted[sc->pool - s->pools]++;
-}
-
-void server__leave(struct server_conn *sc)
-{
-	struct rpc_server *s = sc->server;
-
-	sc->pool->body_bytes -= sc->body_bytes;
-	sc->body_bytes = 0;
-	if (sc->admitted)
-		s->admitted[sc->pool - s->pools]--;
-	sc->admitted = false;
 }
 
 static bool is_overdue(struct rpc_server *s, struct server_conn *sc)

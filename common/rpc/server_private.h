@@ -63,7 +63,7 @@ struct rpc_server {
 	uint32_t conn_count, free_count;
 	uint64_t next_conn_id;
 	struct server_pool pools[POOLS];
-	uint32_t admitted[POOLS]; /* connections that have said a HELLO that is right, and go on */
+	uint32_t admitted[POOLS]; /* connections that have said a HELLO that is right, until nothing is left of them */
 	size_t send_bytes; /* of answers not sent yet, payloads apart */
 	struct rpc_stats stats;
 	struct refused *refused, own_refused; /* the first points to the second if nobody else wants to know */
@@ -79,8 +79,6 @@ struct rpc_server {
 void server__accept(struct rpc_server *s);
 /* Its HELLO was right. It may be broken by this: there is no room for one more of its kind. */
 void server__admit(struct server_conn *sc);
-/* It goes: what it held is free, and counts no more. */
-void server__leave(struct server_conn *sc);
 /* Counts it, and a line for the operator; once for each connection. */
 void server__refuse_conn(struct server_conn *sc, enum refused_cause cause, int code, const char *why);
 

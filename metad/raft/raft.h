@@ -297,7 +297,7 @@ struct raft_core {
 	uint64_t read_seq, read_index, read_confirmed;
 	bool read_open, read_next;                /* a probe is out; another is to follow it */
 	struct raft_peer peers[RAFT_MEMBERS_MAX]; /* as config.members */
-	uint64_t refused, gone;                   /* messages that break the protocol; of who belongs to the group no more */
+	uint64_t refused, gone;                   /* messages that break the protocol; of who was dropped by force */
 };
 
 /*

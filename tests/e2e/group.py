@@ -45,7 +45,7 @@ def figures(store, name):
         return promtext.parse(answer.read().decode())
 
 
-CAUSES = ("version", "cluster", "secret", "malformed", "not_here", "unstamped", "replayed", "contradicting", "removed")
+CAUSES = ("version", "cluster", "secret", "malformed", "not_here", "unstamped", "replayed", "contradicting", "dropped")
 ORDINARY = ("not_here", "unstamped", "replayed")
 
 

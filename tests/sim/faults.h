@@ -19,7 +19,7 @@
 	X(DEAD_CHUNKD, 2)  /* power loss, and away until it counts as dead and its chunks are made anew */    \
 	X(DISK_ERROR, 4)   /* one read, write or sync of a chunk server fails; restarted later */             \
 	X(DISK_GONE, 3)    /* one of its disks fails everything, and may be there again; restarted later */   \
-	X(DISK_FULL, 3)    /* no room on its file system for a while, or until it is restarted */             \
+	X(DISK_FULL, 3)    /* no room on its file system, for a while or for longer; restarted later */        \
 	X(CRASH_METAD, 4)                                                                                     \
 	X(SYNC_METAD, 4)                                                                                      \
 	X(STOP_METAD, 4)                                                                                      \

@@ -362,7 +362,7 @@ START_TEST(test_those_that_were_dropped_come_back)
 		ck_assert_uint_eq(after.count, 1);
 		ck_assert_uint_eq(after.term, before.term);
 		ck_assert_uint_eq(after.leader, left->options.group.id);
-		ck_assert_uint_gt(ledger_gone(left->md->ledger), 0);
+		ck_assert_uint_gt(ledger_dropped(left->md->ledger), 0);
 		ck_assert_uint_eq(ledger_contradictions(left->md->ledger), 0);
 		close_group();
 	}

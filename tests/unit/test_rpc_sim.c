@@ -192,6 +192,46 @@ START_TEST(test_half_open)
 }
 END_TEST
 
+/* Those that are kept for servers of the same role, too: their hosts are gone. */
+START_TEST(test_idle_kin_make_room)
+{
+	struct bed_call *first = bed_call_new(BED_ECHO, 10, 1), *other = bed_call_new(BED_ECHO, 10, 2);
+	struct bed_call *refused = bed_call_new(BED_ECHO, 10, 3), *again = bed_call_new(BED_ECHO, 10, 4);
+	struct rpc_identity self = bed_identity(RPC_ROLE_CHUNKD, "chunkd-2");
+	struct rpc_server_options so = {
+		.self = bed_identity(RPC_ROLE_CHUNKD, "chunkd-1"), .handlers = bed_handlers, .max_conns = 1, .kin_conns = 1};
+	struct rpc_peer *gone, *next;
+	bool closed = false;
+	struct bed bed;
+
+	bed_open_sim(&bed, 7, NULL, false);
+	so.listen = rpc_peer_addr(bed.peer)[0];
+	bed_reopen_server(&bed, &so);
+	bed_call_run(&bed, bed.peer, other, 0); /* a client has the other place, and uses it */
+	gone = bed_peer(&bed, &self, 1, false);
+	bed_call_run(&bed, gone, first, 0);
+	ck_assert(!bed.run(&bed, never, NULL, 61000));
+	bed_touch(&bed);
+	other->done = 0;
+	other->call.deadline_ns = 0;
+	bed_call_run(&bed, bed.peer, other, 0);
+	next = bed_peer(&bed, &self, 1, false);
+	bed_call_run(&bed, next, refused, ERR_CONNRESET); /* it makes the room */
+	bed_call_run(&bed, next, again, 0);
+	ck_assert_uint_eq(bed.refused.of[REFUSED_IDLE].count, 1);
+	rpc_peer_close(gone, bed_set_true, &closed);
+	BED_WAIT(&bed, bed_is_true, &closed);
+	closed = false;
+	rpc_peer_close(next, bed_set_true, &closed);
+	BED_WAIT(&bed, bed_is_true, &closed);
+	bed_close(&bed);
+	bed_call_free(first);
+	bed_call_free(other);
+	bed_call_free(refused);
+	bed_call_free(again);
+}
+END_TEST
+
 /* All places are taken by clients that have gone silent: after a minute one of them makes room. */
 START_TEST(test_idle_connections_make_room)
 {
@@ -444,5 +484,5 @@ START_TEST(test_messages_forgotten)
 }
 END_TEST
 
-UNIT_MAIN("rpc_sim", test_crash_and_restart, test_backoff, test_cut, test_half_open, test_idle_connections_make_room,
+UNIT_MAIN("rpc_sim", test_crash_and_restart, test_backoff, test_cut, test_half_open, test_idle_connections_make_room, test_idle_kin_make_room,
 	test_stalled_payload, test_soak, test_same_seed_same_run, test_idle_is_quiet, test_messages_forgotten)
