@@ -455,9 +455,7 @@ static void relieve(struct ledger *l, const struct ledger_view *view)
 	l->has_relief = to != 0;
 	if (!to || l->resigned || l->handing.tries || (!view->stands && now_ns < l->leads_since_ns + LEDGER_FULL_MS * ms_ns))
 		return;
-	if (view->stands)
-		SOMETIMES(group_rows_stand);
-	else
+	if (!view->stands)
 		SOMETIMES(group_leader_full);
 	if (replica_transfer(l->replica, to, on_relieved, l) == 0) /* else there is one under way */
 		l->relieving = true;
@@ -512,8 +510,7 @@ void ledger__members_role(struct ledger *l)
 	if (!l->role.leads)
 		l->look_last = UINT64_MAX;
 	memset(l->stood, 0, sizeof(l->stood));
-	l->has_room = true; /* until the next look */
-	l->has_relief = false;
+	l->has_room = l->has_relief = false; /* until the next look ledger_is_full looks itself */
 }
 
 void ledger__members_close(struct ledger *l)
