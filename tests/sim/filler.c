@@ -11,6 +11,7 @@ enum {
 	BYTES = 300 << 10,    /* of a file: more than a block */
 	LEFT_BYTES = 3 << 19, /* less than two segments of a log, and more than one */
 	PAUSE_MS = 50,
+	SETTLE_MS = 30 * 1000, /* what others of a group say of their room is as old as their last commit, of a tick, and letter */
 };
 
 static void make_next(struct filler *f);
@@ -51,11 +52,11 @@ static bool went_well(struct filler *f, const struct client_op *op)
 	return op->err.code == 0;
 }
 
-static void pause(struct filler *f, void (*done)(struct io_op *op))
+static void pause(struct filler *f, uint64_t ms, void (*done)(struct io_op *op))
 {
 	struct io *io = client_of(f)->io;
 
-	io_prep_timer(&f->pause, io_now_ns(io) + PAUSE_MS * CLUSTER_MS, done);
+	io_prep_timer(&f->pause, io_now_ns(io) + ms * CLUSTER_MS, done);
 	io_submit(io, &f->pause);
 }
 
@@ -202,7 +203,7 @@ static void made_again(struct client_op *op)
 		return;
 	checker_end(f->checker, f->entry, refused ? CHECKER_NOT_DONE : CHECKER_DONE);
 	if (refused)
-		pause(f, waited_for_room);
+		pause(f, PAUSE_MS, waited_for_room);
 	else
 		put(f, f->later, all_done);
 }
@@ -224,6 +225,11 @@ static void removed(struct client_op *op)
 	remove_next(f);
 }
 
+static void settled(struct io_op *op)
+{
+	make_again(CONTAINER_OF(op, struct filler, pause));
+}
+
 static void remove_next(struct filler *f)
 {
 	if (!checker_is_nothing(f->gone)) {
@@ -232,7 +238,7 @@ static void remove_next(struct filler *f)
 		change(f, f->dirs[f->removed++], CLIENT_RMDIR, CHECKER_NOTHING, removed);
 	} else {
 		leave(f, UINT64_MAX);
-		make_again(f);
+		pause(f, SETTLE_MS, settled);
 	}
 }
 
@@ -263,7 +269,7 @@ static void made(struct client_op *op)
 	if (refused)
 		open_to_put(f, f->later, put_refused);
 	else
-		pause(f, waited);
+		pause(f, PAUSE_MS, waited);
 }
 
 /* What a log gives back, somebody else takes. */
