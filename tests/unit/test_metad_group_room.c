@@ -199,8 +199,10 @@ static int hung_open(struct io *io, const struct kv_options *options, void **ret
 	int rc = kv_mem.open(io, options, ret_store, ret_applied, err);
 
 	for (int i = 0; i < METADS; i++)
-		if (beds[i].server_io == io)
-			opened[i].io = io, opened[i].store = *ret_store;
+		if (beds[i].server_io == io) {
+			opened[i].io = io;
+			opened[i].store = *ret_store;
+		}
 	return rc;
 }
 
