@@ -67,6 +67,8 @@ bool sim_try(struct sim *sim, void (*run)(void *ctx), void *ctx);
 
 /* Messages between a and b vanish (connections stall, then break at their users' deadlines) until healed. */
 void sim_cut(struct io *a, struct io *b);
+/* What goes from a to b alone vanishes, and neither connects to the other: a is not heard, and hears. */
+void sim_cut_one_way(struct io *a, struct io *b);
 void sim_heal(struct io *a, struct io *b);
 /* All connections between a and b break; what was on its way may be lost. */
 void sim_reset(struct io *a, struct io *b);

@@ -5,22 +5,25 @@
 
 /* ---- the network ---- */
 
-static void sim_set_cut(struct io *a, struct io *b, bool is_cut)
+static void sim_set_cut(struct io *from, struct io *to, bool is_cut)
 {
-	struct sim_host *x = sim_host_of(a), *y = sim_host_of(b);
-	uint32_t bit_x = 1u << (x->number % 32), bit_y = 1u << (y->number % 32);
+	struct sim_host *x = sim_host_of(from), *y = sim_host_of(to);
+	uint32_t bit = 1u << (y->number % 32);
 
 	sim_note(x->sim, "%s %s %s", is_cut ? "cut" : "heal", x->name, y->name);
-	if (is_cut) {
-		x->cut[y->number / 32] |= bit_y;
-		y->cut[x->number / 32] |= bit_x;
-	} else {
-		x->cut[y->number / 32] &= ~bit_y;
-		y->cut[x->number / 32] &= ~bit_x;
-	}
+	if (is_cut)
+		x->cut[y->number / 32] |= bit;
+	else
+		x->cut[y->number / 32] &= ~bit;
 }
 
 void sim_cut(struct io *a, struct io *b)
+{
+	sim_set_cut(a, b, true);
+	sim_set_cut(b, a, true);
+}
+
+void sim_cut_one_way(struct io *a, struct io *b)
 {
 	sim_set_cut(a, b, true);
 }
@@ -28,6 +31,7 @@ void sim_cut(struct io *a, struct io *b)
 void sim_heal(struct io *a, struct io *b)
 {
 	sim_set_cut(a, b, false);
+	sim_set_cut(b, a, false);
 }
 
 void sim_reset(struct io *a, struct io *b)

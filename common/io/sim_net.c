@@ -7,7 +7,7 @@
  * flight and unread together are bounded by a window, like socket buffers: a sender whose peer does not read waits.
  * FIN is a segment; a reset is an event of its own that may overtake data.
  *
- * Between hosts that are cut, segments, handshakes and resets are tried again later, as TCP does; nothing arrives
+ * Between hosts that are cut (which may be so one way only), segments, handshakes and resets are tried again later, as TCP does; nothing arrives
  * until healed.
  *
  * Invariants: (1) a connection lives until neither end is held by a host; (2) an end's delivery event is scheduled
@@ -520,7 +520,7 @@ static void sim_connect_arrived(struct sim *sim, struct sim_event *event)
 	struct sim_listener *listener;
 	struct sim_conn *conn;
 
-	if (sim_is_cut(s->host, to)) {
+	if (sim_is_cut(s->host, to) || sim_is_cut(to, s->host)) { /* it needs an answer, too */
 		if (sim->now_ns >= s->progress)
 			sim__ready(s->host, op, ERR_TIMEDOUT);
 		else

@@ -372,7 +372,7 @@ struct io_addr cluster_metad_addr(const struct cluster *c, unsigned node)
 	return sim_host_addr(c->nodes[node].io, METAD_PORT);
 }
 
-struct metad *cluster_metad(const struct cluster *c)
+struct metad *cluster_metad(struct cluster *c)
 {
 	struct metad *found = NULL;
 
@@ -380,9 +380,11 @@ struct metad *cluster_metad(const struct cluster *c)
 		unsigned node = cluster_metad_node(c, i);
 		struct metad *md = cluster_running(c, node) ? c->nodes[node].metad : NULL;
 
-		/* An older leader may not know yet. */
-		if (md && !md->failed && md->ready && (!found || md->role.term > found->role.term))
+		/* An older leader may not know yet: whoever stands still learns nothing. */
+		if (md && !md->failed && md->ready && md->role.term >= c->led_term) {
+			c->led_term = md->role.term;
 			found = md;
+		}
 	}
 	return found;
 }

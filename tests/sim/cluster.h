@@ -96,6 +96,7 @@ struct cluster {
 	char start_text[ERR_TEXT_BYTES];
 	uint64_t replays; /* that were found to give the same rows */
 	struct known_rows known_rows;
+	uint64_t led_term; /* the latest in which a metad was seen to serve */
 };
 
 /* The hosts: nothing runs yet. */
@@ -133,7 +134,7 @@ unsigned cluster_add_metad(struct cluster *c);
 /* It runs, crashes, and is started with nothing, under that number. */
 void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica);
 /* The metad that serves, and has all that was acknowledged; NULL: none just now. */
-struct metad *cluster_metad(const struct cluster *c);
+struct metad *cluster_metad(struct cluster *c);
 /* With all metads up and nothing to do: they have the same rows. */
 bool cluster_metads_are_even(const struct cluster *c);
 void cluster_check_metads(struct cluster *c);

@@ -123,7 +123,7 @@ static void clear_sickness(struct faults *f, unsigned node)
 	sim_disk_full(io, false);
 	give_room(f, node);
 	sim_stop_at_sync(io, 0, NULL, NULL);
-	f->nodes[node].sick = false;
+	f->nodes[node].sick = f->nodes[node].heals = false;
 }
 
 void faults__some_loss(struct faults *f, unsigned node)
@@ -258,6 +258,13 @@ static void mend_node(struct faults *f, unsigned node, bool now)
 		if (faults__now_ns(f) > n->stopped_ns + STOP_LIMIT_NS)
 			cluster_fail(f->cluster, "%s does not stop", c->name);
 		n->back_ns = faults__now_ns(f) + 100 * CLUSTER_MS;
+		return;
+	}
+	if (n->heals && !now && cluster_running(f->cluster, node)) {
+		clear_sickness(f, node);
+		n->sick = true;
+		n->back_ns = faults__now_ns(f) + faults__some_time(f, 100 * CLUSTER_MS, 5 * CLUSTER_S);
+		cluster_note(f->cluster, "healed %s", c->name);
 		return;
 	}
 	/* Trouble that never struck, too: so nothing of it is left. */

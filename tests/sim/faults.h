@@ -18,8 +18,8 @@
 	X(DROP_CHUNKD, 6)  /* power loss while copies are being dropped and others written, on a slow disk */ \
 	X(DEAD_CHUNKD, 2)  /* power loss, and away until it counts as dead and its chunks are made anew */    \
 	X(DISK_ERROR, 4)   /* one read, write or sync of a chunk server fails; restarted later */             \
-	X(DISK_GONE, 3)    /* one of its disks fails everything; restarted later */                           \
-	X(DISK_FULL, 3)    /* no room on its file system for a while; restarted later */                      \
+	X(DISK_GONE, 3)    /* one of its disks fails everything, and may be there again; restarted later */   \
+	X(DISK_FULL, 3)    /* no room on its file system, for a while or for longer; restarted later */        \
 	X(CRASH_METAD, 4)                                                                                     \
 	X(SYNC_METAD, 4)                                                                                      \
 	X(STOP_METAD, 4)                                                                                      \
@@ -30,7 +30,9 @@
 	X(SLOW_DISK, 5)                                                                                       \
 	X(STALL_DISK, 5) /* a disk does nothing for a while */                                                \
 	X(CUT, 6)        /* no bytes between two hosts for a while */                                         \
+	X(CUT_ONE_WAY, 4) /* nor from one to another, which is heard itself */                                \
 	X(PARTITION, 2)  /* nor between two halves of all */                                                  \
+	X(PAUSE, 4)      /* a host stands still for a while; its disk and the network go on */                \
 	X(RESET, 8)      /* the connections between two hosts break */                                        \
 	X(DELAY, 6)      /* a host's messages take long, and overtake each other */                           \
 	X(WALL_JUMP, 4)  /* a wall clock is set, by up to ten years */                                        \

@@ -35,6 +35,7 @@ static bool disk_gone(struct faults *f, unsigned node)
 	unsigned disk = (unsigned)rng_below(&f->rng, f->cluster->options.disks[node - CLUSTER_CHUNKD]);
 
 	make_sick(f, node, "disk-gone");
+	f->nodes[node].heals = rng_chance(&f->rng, 1, 2);
 	sim_dir_fail(faults__io_of(f, node), cluster_disk_path(disk), ERR_IO);
 	return true;
 }
@@ -42,6 +43,7 @@ static bool disk_gone(struct faults *f, unsigned node)
 static bool disk_full(struct faults *f, unsigned node)
 {
 	make_sick(f, node, "disk-full");
+	f->nodes[node].heals = rng_chance(&f->rng, 1, 2);
 	sim_disk_full(faults__io_of(f, node), true);
 	return true;
 }
@@ -136,7 +138,7 @@ static bool slow(struct faults *f)
 }
 
 /* False: no room, or they are cut off already. */
-static bool cut_link(struct faults *f, unsigned a, unsigned b, uint64_t until_ns)
+static bool cut_link(struct faults *f, unsigned a, unsigned b, bool one_way, uint64_t until_ns)
 {
 	struct link_fault *free_link = NULL;
 
@@ -149,7 +151,7 @@ static bool cut_link(struct faults *f, unsigned a, unsigned b, uint64_t until_ns
 	if (!free_link)
 		return false;
 	*free_link = (struct link_fault){a, b, until_ns};
-	sim_cut(faults__io_of(f, a), faults__io_of(f, b));
+	(one_way ? sim_cut_one_way : sim_cut)(faults__io_of(f, a), faults__io_of(f, b));
 	return true;
 }
 
@@ -162,14 +164,20 @@ static unsigned cut_count(const struct faults *f)
 	return count;
 }
 
-static bool cut(struct faults *f)
+static bool cut(struct faults *f, bool one_way)
 {
 	unsigned a = rng_chance(&f->rng, 2, 3) ? faults__some_client(f) : faults__some_metad(f);
 	unsigned b = f->mode == FAULTS_ALL ? faults__some_daemon(f) : faults__some_chunkd(f);
 
 	if (a == b || (f->mode == FAULTS_ONE && !b) || cut_count(f) >= CUTS_MAX)
 		return false;
-	return cut_link(f, a, b, faults__now_ns(f) + faults__some_time(f, 20 * CLUSTER_MS, 5 * CLUSTER_S));
+	if (one_way && rng_chance(&f->rng, 1, 2)) {
+		unsigned other = a;
+
+		a = b;
+		b = other;
+	}
+	return cut_link(f, a, b, one_way, faults__now_ns(f) + faults__some_time(f, 20 * CLUSTER_MS, 5 * CLUSTER_S));
 }
 
 static bool partition(struct faults *f)
@@ -184,7 +192,7 @@ static bool partition(struct faults *f)
 	for (unsigned a = 0; a < f->cluster->node_count; a++)
 		for (unsigned b = 0; b < a; b++)
 			if ((side >> a & 1) != (side >> b & 1))
-				any |= cut_link(f, a, b, until_ns);
+				any |= cut_link(f, a, b, false, until_ns);
 	return any;
 }
 
@@ -219,6 +227,19 @@ static bool stall(struct faults *f)
 
 	sim_disk_stall(faults__io_of(f, node), ns);
 	cluster_note(f->cluster, "stall %s for %u ms", f->cluster->nodes[node].name, (unsigned)(ns / CLUSTER_MS));
+	return true;
+}
+
+/* As a virtual machine that is moved: what came meanwhile is there all at once, and the clock has gone on. */
+static bool pause_host(struct faults *f)
+{
+	unsigned node = (unsigned)rng_below(&f->rng, f->cluster->node_count);
+	uint64_t ns = faults__some_time(f, 10 * CLUSTER_MS, 8 * CLUSTER_S);
+
+	if (!faults__is_well(f, node))
+		return false;
+	sim_host_pause(faults__io_of(f, node), ns);
+	cluster_note(f->cluster, "pause %s for %u ms", f->cluster->nodes[node].name, (unsigned)(ns / CLUSTER_MS));
 	return true;
 }
 
@@ -304,13 +325,17 @@ bool faults__strike(struct faults *f, enum faults_kind kind)
 	case FAULTS_STALL_DISK:
 		return stall(f);
 	case FAULTS_CUT:
-		return cut(f);
+		return cut(f, false);
+	case FAULTS_CUT_ONE_WAY:
+		return cut(f, true);
 	case FAULTS_PARTITION:
 		return partition(f);
 	case FAULTS_RESET:
 		return reset(f);
 	case FAULTS_DELAY:
 		return delay(f);
+	case FAULTS_PAUSE:
+		return pause_host(f);
 	case FAULTS_WALL_JUMP:
 		return wall_jump(f);
 	default:

@@ -13,6 +13,7 @@ struct node_fault {
 	uint64_t back_ns;    /* away until then; 0: not away */
 	uint64_t stopped_ns; /* when the stop began */
 	bool sick;           /* trouble with a disk is pending or has struck: it is crashed when its time is over */
+	bool heals;          /* but first the disk is well again for a while */
 	uint64_t slow_until_ns, delay_until_ns, full_until_ns;
 	uint64_t well_ns; /* when its last fault ended */
 };

@@ -59,7 +59,7 @@ struct points {
 	time_t begin_s, told_s;
 };
 
-static bool is_leader(const struct cluster *c, unsigned node)
+static bool is_leader(struct cluster *c, unsigned node)
 {
 	return c->nodes[node].metad && c->nodes[node].metad == cluster_metad(c);
 }
@@ -78,7 +78,7 @@ static bool is_learner(const struct cluster *c, unsigned node)
 	return true;
 }
 
-static const char *role_of(const struct cluster *c, unsigned node)
+static const char *role_of(struct cluster *c, unsigned node)
 {
 	if (!cluster_is_metad(c, node))
 		return "chunkd";
@@ -162,7 +162,7 @@ static bool copy(struct points *p, struct sync_kind *kind)
 }
 
 /* The first that does not lead. */
-static unsigned follower(const struct cluster *c)
+static unsigned follower(struct cluster *c)
 {
 	unsigned i = 0;
 
@@ -171,7 +171,7 @@ static unsigned follower(const struct cluster *c)
 	return cluster_metad_node(c, i);
 }
 
-static bool is_chosen(struct points *p, const struct cluster *c, const struct sync_kind *kind, unsigned node)
+static bool is_chosen(struct points *p, struct cluster *c, const struct sync_kind *kind, unsigned node)
 {
 	if (p->o->metads && !cluster_is_metad(c, node))
 		return false; /* one metad shows them */

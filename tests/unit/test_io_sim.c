@@ -34,6 +34,38 @@ static void pair_open(struct pair *p, uint64_t seed)
 	ck_assert_int_eq(accept.op.accept.peer.ip[3], 1);
 }
 
+/* What one sends vanishes, and it hears the other; neither connects, which takes an answer. */
+START_TEST(test_cut_one_way)
+{
+	struct world_op send = {0}, recv = {0}, back = {0}, back_recv = {0}, connect = {0}, accept = {0};
+	struct pair p;
+	char buf[4], back_buf[4];
+
+	pair_open(&p, 2);
+	sim_cut_one_way(p.a.io, p.b.io);
+	world_send(&p.a, &send, p.at_a, "ping", 4);
+	world_recv(&p.b, &recv, p.at_b, buf, 4, IO_RECV_ALL);
+	world_send(&p.b, &back, p.at_b, "pong", 4);
+	world_recv(&p.a, &back_recv, p.at_a, back_buf, 4, IO_RECV_ALL);
+	WORLD_WAIT(&p.a, &back_recv);
+	ck_assert_mem_eq(back_buf, "pong", 4);
+	sim_heal(p.a.io, p.b.io);
+	WORLD_WAIT(&p.b, &recv);
+	ck_assert_mem_eq(buf, "ping", 4);
+	sim_cut_one_way(p.b.io, p.a.io);
+	io_prep_connect(&connect.op, &p.bound, world_done);
+	world_submit(&p.a, &connect);
+	run_for(&p.a, 30000000000);
+	ck_assert_int_eq(connect.done_count, 0);
+	sim_heal(p.b.io, p.a.io);
+	io_prep_accept(&accept.op, p.listener, world_done);
+	world_submit(&p.b, &accept);
+	WORLD_WAIT(&p.a, &connect, &accept);
+	ck_assert_int_ge(connect.op.result, 0);
+	sim_free(p.a.sim);
+}
+END_TEST
+
 START_TEST(test_cut_and_heal)
 {
 	struct world_op send = {0}, recv = {0}, connect = {0}, accept = {0};
@@ -354,5 +386,5 @@ START_TEST(test_work_that_gets_no_processor)
 }
 END_TEST
 
-UNIT_MAIN("io_sim", test_work_that_gets_no_processor, test_hung_disk_and_lanes, test_cut_and_heal, test_crash_breaks_connections, test_crash_from_inside, test_same_seed_same_hash,
+UNIT_MAIN("io_sim", test_work_that_gets_no_processor, test_hung_disk_and_lanes, test_cut_one_way, test_cut_and_heal, test_crash_breaks_connections, test_crash_from_inside, test_same_seed_same_hash,
 	test_hosts_have_their_own, test_run_ends)
