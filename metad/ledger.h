@@ -247,12 +247,11 @@ struct ledger {
 	} stood[RAFT_MEMBERS_MAX];
 	struct io_addr own; /* where others find this replica; family 0: only the log says it */
 	uint32_t knocks;
-	bool promoting, moving, asking, relieving, waits, closing, links_closed, failed;
+	bool promoting, moving, asking, waits, closing, links_closed, failed;
 	bool resigned;
 	uint64_t leads_since_ns; /* what was heard before it says nothing of who is silent */
 	struct {
 		uint32_t tries;
-		bool waits; /* for one that is under way */
 		uint64_t to;
 		void (*done)(void *ctx);
 		void *ctx;

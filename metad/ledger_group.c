@@ -17,7 +17,7 @@
 
 enum {
 	HEARTBEAT_MS = 100,
-	HAND_OVER_TRIES = 2, /* each ends within an election timeout */
+	HAND_OVER_TRIES = 3, /* each ends within an election timeout; the first may be the end of another one */
 	MESSAGE_BYTES = 512 << 10,
 	INFLIGHT_BYTES = 4 << 20,
 	CACHE_BYTES = 16 << 20,
@@ -225,6 +225,15 @@ void ledger__group_resign(struct ledger *l)
 	l->resigned = true;
 }
 
+/* Whatever it was for: it may have failed. */
+static void on_other_hand_over(void *ctx)
+{
+	struct ledger *l = ctx;
+
+	if (!ledger__group_hand_over(l))
+		l->handing.done(l->handing.ctx);
+}
+
 /* To another one if the first did not take it: it may be dead, and not be missed yet. */
 static void on_handed(void *ctx, int code)
 {
@@ -240,11 +249,10 @@ bool ledger__group_hand_over(struct ledger *l)
 
 	if (!core || core->role != RAFT_LEADER)
 		return false;
-	l->handing.waits = l->relieving;
-	if (l->handing.waits)
-		return true;
 	if (l->handing.tries++ == HAND_OVER_TRIES)
 		return false;
+	if (replica_transfer_await(l->replica, on_other_hand_over, l))
+		return true;
 	l->handing.to = stall_successor(core, 0, l->handing.to);
 	return l->handing.to && replica_transfer(l->replica, l->handing.to, on_handed, l) == 0;
 }

@@ -437,14 +437,10 @@ static void look_at_rows(struct ledger *l)
 }
 
 /* It leads on, or does not: the next look sees; unless it is to stop meanwhile. */
-static void on_relieved(void *ctx, int code)
+/* It leads on, or does not: the next look sees. */
+static void relieved(void *ctx, int code)
 {
-	struct ledger *l = ctx;
-
-	(void)code;
-	l->relieving = false;
-	if (l->handing.waits && !ledger__group_hand_over(l))
-		l->handing.done(l->handing.ctx);
+	(void)ctx, (void)code;
 }
 
 static void relieve(struct ledger *l, const struct ledger_view *view)
@@ -457,8 +453,7 @@ static void relieve(struct ledger *l, const struct ledger_view *view)
 		return;
 	if (!view->stands)
 		SOMETIMES(group_leader_full);
-	if (replica_transfer(l->replica, to, on_relieved, l) == 0) /* else there is one under way */
-		l->relieving = true;
+	(void)replica_transfer(l->replica, to, relieved, l); /* else there is one under way */
 }
 
 /* ---- looks ---- */

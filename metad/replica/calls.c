@@ -87,10 +87,25 @@ int replica_transfer(struct replica *r, uint64_t to, void (*done)(void *ctx, int
 	return 0;
 }
 
+bool replica_transfer_await(struct replica *r, void (*over)(void *ctx), void *ctx)
+{
+	if (!r->transfer.to)
+		return false;
+	CHECK(!r->transfer.over);
+	r->transfer.over = over;
+	r->transfer.over_ctx = ctx;
+	return true;
+}
+
 static void transfer_end(struct replica *r, int code)
 {
+	void (*over)(void *ctx) = r->transfer.over;
+
 	r->transfer.to = 0;
+	r->transfer.over = NULL;
 	r->transfer.done(r->transfer.ctx, code);
+	if (over)
+		over(r->transfer.over_ctx);
 }
 
 static bool transfer_work(struct replica *r)

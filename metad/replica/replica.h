@@ -167,6 +167,8 @@ int replica_read(struct replica *r, struct replica_read *read);
  * raft_update.code, or ERR_STOPPED. One at a time: ERR_BUSY.
  */
 int replica_transfer(struct replica *r, uint64_t to, void (*done)(void *ctx, int code), void *ctx);
+/* To be told when the hand-over that is under way has ended, after its `done`; one may wait. False: there is none. */
+bool replica_transfer_await(struct replica *r, void (*over)(void *ctx), void *ctx);
 
 /* A message that came, of a sender who is who it says; copied. What is malformed is dropped and counted. */
 void replica_receive(

@@ -104,6 +104,8 @@ struct replica {
 		bool begun;
 		void (*done)(void *ctx, int code);
 		void *ctx;
+		void (*over)(void *ctx); /* NULL: nobody waits */
+		void *over_ctx;
 	} transfer;
 	uint64_t first_index; /* of its term, as a leader; 0: it does not lead */
 	bool ready;

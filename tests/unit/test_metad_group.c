@@ -316,6 +316,35 @@ START_TEST(test_leader_stops)
 }
 END_TEST
 
+/* As an operator asked for a hand-over just then, to one that lacks an entry yet: it waits for that one to end. */
+START_TEST(test_leader_stops_amid_a_hand_over)
+{
+	struct metad_bed *b, *next;
+	struct pending p = {0};
+	uint64_t since_ns;
+
+	open_group(21);
+	b = wait_leader();
+	next = follower();
+	prepare_mkdir(b, &p);
+	sim_disk_stall(next->server_io, s_ns / 5);
+	start_call(b, &p, &rpc_metad_mkdir, &p.req.base);
+	ck_assert(sim_run(sim, is_logged, b, sim_now_ns(sim) + 10 * s_ns));
+	since_ns = sim_now_ns(sim);
+	ck_assert_int_eq(replica_transfer(b->md->ledger->replica, next->options.group.id, ignore_handed, NULL), 0);
+	metad_stop(b->md, metad_bed_set_done, b);
+	b->md = NULL;
+	ck_assert_ptr_eq(wait_other_leader(b), next);
+	ck_assert_uint_lt(sim_now_ns(sim) - since_ns, s_ns / 2); /* nobody had to miss it */
+	metad_bed_wait(b);
+	ck_assert(p.done);
+	metad_bed_start(b);
+	metad_bed_silence(b, 2000);
+	check_equal();
+	close_group();
+}
+END_TEST
+
 /* Nobody is left to hand over to. */
 START_TEST(test_last_one_stops)
 {
@@ -769,6 +798,6 @@ START_TEST(test_one_host_gets_another_address)
 END_TEST
 
 UNIT_MAIN("metad_group", test_example, test_followers_refuse_and_say_who_leads, test_first_leader_cannot_hand_over, test_deposed_leader_serves_no_old_rows,
-	test_deposed_leader_refuses_no_session, test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories,
+	test_deposed_leader_refuses_no_session, test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_leader_stops_amid_a_hand_over, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories,
 	test_removal_next_to_one_just_dead, test_what_is_asked_again, test_address_written_otherwise, test_who_knows_of_no_leader,
 	test_list_in_another_order, test_hosts_get_other_addresses, test_one_host_gets_another_address)

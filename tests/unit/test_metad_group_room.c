@@ -98,40 +98,6 @@ START_TEST(test_full_leader_hands_over)
 }
 END_TEST
 
-static bool is_relieving(void *ctx)
-{
-	return ((const struct metad_bed *)ctx)->md->ledger->relieving;
-}
-
-/* It is told to stop while it hands over for want of room: it stops when that has ended. */
-START_TEST(test_full_leader_stops)
-{
-	struct metad_bed *old, *next;
-	uint64_t began_ns;
-
-	begin(15, &kv_mem);
-	old = wait_leader();
-	fill(old, METAD_BED_MIB);
-	for (int i = 0; !old->md->ledger->relieving; i++) {
-		char path[16];
-
-		snprintf(path, sizeof(path), "d%d", i);
-		ck_assert_int_lt(i, 100);
-		ck_assert_int_eq(make(path), 0);
-		sim_run(sim, is_relieving, old, sim_now_ns(sim) + s_ns / 2);
-	}
-	began_ns = sim_now_ns(sim);
-	metad_bed_stop(old);
-	next = wait_other_leader(old);
-	ck_assert_uint_lt(sim_now_ns(sim) - began_ns, s_ns / 2); /* nobody had to miss it */
-	ck_assert_ptr_ne(next, old);
-	fill(old, UINT64_MAX);
-	metad_bed_start(old);
-	check_equal();
-	close_group();
-}
-END_TEST
-
 /* Rows that two of three cannot keep would end the group: growth is refused, though who leads has room. What removes goes on. */
 START_TEST(test_most_are_full)
 {
@@ -294,4 +260,4 @@ START_TEST(test_clients_leave_room_for_letters)
 }
 END_TEST
 
-UNIT_MAIN("metad_group_room", test_clients_leave_room_for_letters, test_full_leader_hands_over, test_full_leader_stops, test_most_are_full, test_leader_stood_still, test_table_hangs)
+UNIT_MAIN("metad_group_room", test_clients_leave_room_for_letters, test_full_leader_hands_over, test_most_are_full, test_leader_stood_still, test_table_hangs)
