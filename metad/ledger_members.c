@@ -436,7 +436,6 @@ static void look_at_rows(struct ledger *l)
 	raft_links_say_room(l->links, room_here(l));
 }
 
-/* It leads on, or does not: the next look sees; unless it is to stop meanwhile. */
 /* It leads on, or does not: the next look sees. */
 static void relieved(void *ctx, int code)
 {
