@@ -143,12 +143,14 @@ static bool is_far_behind(const struct replica *r, const struct fill *fill)
 	return fill->given.count && entries > fill->given.count && entries * fill->given.bytes / fill->given.count > FAR_BYTES;
 }
 
-/* The log may be trimmed behind its back: then it would need a snapshot. */
+/*
+ * The log may be trimmed behind its back: then it would need a snapshot. What it lacks lies well within what stays of the log, and does not
+ * grow, as the log grows no faster than it gets entries.
+ */
 static bool has_time(const struct replica *r, const struct fill *fill)
 {
-	uint64_t prev = fill->message.append.prev_index;
-
-	return replica__keeps(r, fill->message.to) || (prev > r->core.base_index && prev - r->core.base_index > r->core.last_index - prev);
+	return replica__keeps(r, fill->message.to) ||
+		wal_bytes_from(r->wal, fill->message.append.prev_index + 1) <= r->options.keep_bytes / 4 * 3;
 }
 
 /* Of what it gets, so much makes up for the log's growth; of a single entry that entry. */

@@ -120,8 +120,8 @@ START_TEST(test_log_kept_for_laggards)
 }
 END_TEST
 
-/* All have 1,600 entries, and one lacks a thousand more, of some 3 KB. */
-static struct node *far_behind(struct group *g)
+/* All have so many entries, and one lacks a thousand more, of some 3 KB. */
+static struct node *far_behind(struct group *g, int all_have)
 {
 	struct node *away;
 
@@ -130,7 +130,7 @@ static struct node *far_behind(struct group *g)
 	for (uint32_t i = 0; i < g->count; i++)
 		node_crash(&g->nodes[i]);
 	settle(g);
-	submit_many(g, 1600);
+	submit_many(g, all_have);
 	away = &g->nodes[elected(g)->id % g->count];
 	isolate(g, away, true);
 	submit_many(g, 1000);
@@ -147,7 +147,7 @@ static uint64_t lacks(const struct group *g, const struct node *away)
 START_TEST(test_laggard_does_not_take_all)
 {
 	struct group *g = group_new(24, 32 << 10);
-	struct node *away = far_behind(g);
+	struct node *away = far_behind(g, 1600);
 
 	for (int i = 0; i < 12; i++) {
 		submit(elected(g));
@@ -162,11 +162,27 @@ START_TEST(test_laggard_does_not_take_all)
 }
 END_TEST
 
+/* Nor does one that has nothing, of a log that was never trimmed. */
+START_TEST(test_newcomer_does_not_take_all)
+{
+	struct group *g = group_new(24, 32 << 10);
+	struct node *away = far_behind(g, 1);
+
+	run_for(g, 3000 * ms_ns);
+	ck_assert_uint_eq(wal_index(replica_log(elected(g)->r))->base_index, 0);
+	ck_assert_uint_gt(lacks(g, away), 600);
+	run_for(g, 12000 * ms_ns);
+	ck_assert_uint_eq(lacks(g, away), 0);
+	settle(g);
+	group_free(g);
+}
+END_TEST
+
 /* The log grows faster than that, and it comes nearer all the same. */
 START_TEST(test_laggard_is_faster_than_the_log)
 {
 	struct group *g = group_new(25, 32 << 10);
-	struct node *away = far_behind(g);
+	struct node *away = far_behind(g, 1600);
 
 	for (int i = 0; i < 400 && lacks(g, away) > 300; i++) {
 		for (int n = 0; n < 16; n++)
@@ -183,7 +199,7 @@ END_TEST
 START_TEST(test_laggard_is_needed)
 {
 	struct group *g = group_new(26, 32 << 10);
-	struct node *away = far_behind(g), *l = elected(g);
+	struct node *away = far_behind(g, 1600), *l = elected(g);
 
 	for (uint32_t i = 0; i < g->count; i++)
 		if (&g->nodes[i] != l && &g->nodes[i] != away)
@@ -200,7 +216,7 @@ END_TEST
 START_TEST(test_laggard_is_needed_beside_a_hung_disk)
 {
 	struct group *g = group_new(33, 32 << 10);
-	struct node *away = far_behind(g), *l = elected(g);
+	struct node *away = far_behind(g, 1600), *l = elected(g);
 	uint64_t before = g->fate_counts[ACKNOWLEDGED];
 
 	ck_assert_uint_gt(lacks(g, away), 900);
@@ -220,7 +236,7 @@ END_TEST
 START_TEST(test_hand_over_to_laggard)
 {
 	struct group *g = group_new(27, 32 << 10);
-	struct node *away = far_behind(g), *l = elected(g);
+	struct node *away = far_behind(g, 1600), *l = elected(g);
 
 	ck_assert_uint_gt(lacks(g, away), 900);
 	ck_assert_int_eq(hand_over(g, l, away->id), 0);
@@ -450,7 +466,7 @@ START_TEST(test_log_not_kept_by_the_deposed)
 }
 END_TEST
 
-UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_unknown_entry_is_not_sent, test_unknown_entry_is_not_applied, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_laggard_is_faster_than_the_log,
+UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_unknown_entry_is_not_sent, test_unknown_entry_is_not_applied, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_newcomer_does_not_take_all, test_laggard_is_faster_than_the_log,
 	test_laggard_is_needed, test_laggard_is_needed_beside_a_hung_disk, test_hand_over_to_laggard, test_log_kept_behind_snapshot,
 	test_log_kept_while_it_comes_nearer, test_log_not_kept_for_the_dead, test_log_not_kept_for_who_fails, test_log_not_kept_for_who_never_asks,
 	test_log_kept_for_who_installs_slowly, test_log_not_kept_for_the_removed, test_log_not_kept_by_the_deposed)
