@@ -58,10 +58,12 @@ enum { SHORT_BYTES = 64 << 10, OFTEN_PER_S = 256, SELDOM_PER_S = 8 };
 
 size_t part_pace_part_bytes(const struct part_pace *p)
 {
-	uint64_t bytes = p->bytes_per_s / OFTEN_PER_S;
+	uint64_t bytes = p->bytes_per_s / OFTEN_PER_S, turn_us = (p->turn_ns < s_ns / SELDOM_PER_S ? p->turn_ns : s_ns / SELDOM_PER_S) / 1000;
 
 	if (bytes < SHORT_BYTES)
 		bytes = p->bytes_per_s / SELDOM_PER_S < SHORT_BYTES ? p->bytes_per_s / SELDOM_PER_S : SHORT_BYTES;
+	if (bytes < p->bytes_per_s / 2 * turn_us / 1000000)
+		bytes = p->bytes_per_s / 2 * turn_us / 1000000;
 	return bytes < BACKUP_SECTION_BYTES ? bytes : BACKUP_SECTION_BYTES;
 }
 

@@ -165,6 +165,27 @@ START_TEST(test_slow_member_is_waited_for)
 }
 END_TEST
 
+/* A part is asked for when the one before it was taken: from far away longer ones come, so that at least half of the rate is had. */
+START_TEST(test_snapshot_for_one_far_away)
+{
+	uint64_t parts[2];
+
+	for (int far = 0; far < 2; far++) {
+		struct group *g = trimming_group(55, 0);
+		struct node *away = leave_behind(g);
+
+		g->mail_ns = far ? 20 * ms_ns : ms_ns / 10;
+		isolate(g, away, false);
+		ck_assert(sim_run(g->sim, is_installed, g, sim_now_ns(g->sim) + 60000 * ms_ns));
+		parts[far] = replica_counts(away->r)->parts_received;
+		settle(g);
+		group_free(g);
+	}
+	ck_assert_uint_ge(parts[0], 12);
+	ck_assert_uint_le(parts[1], parts[0] / 2);
+}
+END_TEST
+
 /* On a disk that is all but full what is committed has the room that a snapshot keeps: the snapshot ends, and another one is given away. */
 START_TEST(test_snapshot_makes_way)
 {
@@ -191,4 +212,4 @@ START_TEST(test_snapshot_makes_way)
 END_TEST
 
 UNIT_MAIN("replica_snapshot", test_term_of_snapshot_is_a_lie, test_mark_beside_is_damaged, test_rate_is_kept_between_ticks,
-	test_slow_member_is_waited_for, test_snapshot_makes_way)
+	test_slow_member_is_waited_for, test_snapshot_for_one_far_away, test_snapshot_makes_way)
