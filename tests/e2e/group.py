@@ -9,7 +9,6 @@ import re
 import signal
 import sys
 import time
-import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import promtext
@@ -38,13 +37,6 @@ def leader(store):
     return found[1]
 
 
-def figures(store, name):
-    with open(os.path.join(store.store, name, "metrics"), encoding="ascii") as f:
-        address = f.read().strip()
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-        return promtext.parse(answer.read().decode())
-
-
 CAUSES = ("version", "cluster", "secret", "malformed", "not_here", "unstamped", "replayed", "contradicting", "dropped")
 ORDINARY = ("not_here", "unstamped", "replayed")
 
@@ -53,7 +45,7 @@ def check_figures(store):
     """Only who leads speaks for the store."""
     unstamped = 0
     for name in store.metads():
-        shown = figures(store, name)
+        shown = store.metrics(name)
         leads = promtext.value(shown, "craton_metad_leads") == 1
         check(("craton_servers" in shown) == leads, f"{name} leads: {leads}, and shows figures of the store: {not leads}")
         check(promtext.value(shown, "craton_metad_term") >= 1, f"{name} is in no term")

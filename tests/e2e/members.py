@@ -12,6 +12,7 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import promtext
 from localstore import LocalStore, wait_until
 from metads import Joiner, by_name, change, is_group, is_level, leader, members, name_all
 
@@ -74,12 +75,22 @@ def two_down(store, first):
         store.start_one(name)
 
 
+def write_out(store):
+    """`snapshot` brings what was written last into the table, which it would reach much later by itself."""
+    store.run("mkdir", *(f"/written-out-{i}" for i in range(50)))
+    before = store.metrics("metad-1")
+    store.run("meta", "snapshot")
+    after = store.metrics("metad-1")
+    check(promtext.value(after, "craton_kv_table_rows") >= promtext.value(before, "craton_kv_table_rows") + 50, "the table has the rows of what was made")
+    check(promtext.value(after, "craton_kv_commits_total") > promtext.value(before, "craton_kv_commits_total"), "by a commit")
+
+
 def one_alone():
     store = LocalStore(chunkd=1, policy="rs-1-2")
     view = members(store)
     check([(m["role"], m["state"], m["lag"]) for m in view["replicas"]] == [("leader", "up", 0)], f"a store of one metad: {view}")
     refused(store, "transfer", says="has one metad")
-    store.run("meta", "snapshot")
+    write_out(store)
     store.kill9("metad-1")
     refused(store, "ls", says="metad at")
     store.destroy()

@@ -25,13 +25,8 @@ def check(condition, what):
         raise SystemExit(f"FAILED: {what}")
 
 
-def address_of(store, name, what):
-    with open(os.path.join(store.store, name, what), encoding="ascii") as f:
-        return f.read().strip()
-
-
 def connect(store, name, what):
-    host, port = address_of(store, name, what).rsplit(":", 1)
+    host, port = store.address(name, what).rsplit(":", 1)
     return socket.create_connection((host, int(port)), timeout=30)
 
 
@@ -46,7 +41,7 @@ def is_ended(connection):
 def refused(store, name, cause):
     """-1: there is no answer, as while all connections of /metrics are taken."""
     try:
-        return promtext.value(promtext.parse(text_of(store, name)), "craton_refused_total", cause=cause)
+        return promtext.value(store.metrics(name), "craton_refused_total", cause=cause)
     except OSError:
         return -1
 
@@ -90,7 +85,7 @@ def flood(store, source):
     wait_until(lambda: len(store.up_servers()) == store.count, "all servers to be up")
     silent, end = [], time.monotonic() + 60
     for name in names:
-        host, port = address_of(store, name, "address").rsplit(":", 1)
+        host, port = store.address(name).rsplit(":", 1)
         for _ in range(400):
             silent.append(socket.socket())
             silent[-1].setblocking(False)
@@ -106,12 +101,6 @@ def flood(store, source):
             check(any(line.split()[:5] == ["Max", "open", "files", "256", "256"] for line in f), f"{name} has more descriptors than it was given")
     for connection in silent:
         connection.close()
-
-
-def text_of(store, name):
-    with urllib.request.urlopen(f"http://{address_of(store, name, 'metrics')}/metrics", timeout=30) as answer:
-        check(answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"), "the content type")
-        return answer.read().decode("utf-8")
 
 
 def by_promtool(text):
@@ -139,7 +128,7 @@ source = store.path("source")
 write_random(source, 5 << 20, rng)
 store.run("put", source, "/a")
 store.run("get", "/a", store.path("out"))
-texts = {name: text_of(store, name) for name in store.names()}
+texts = {name: store.metrics_text(name) for name in store.names()}
 metrics = {name: promtext.parse(text) for name, text in texts.items()}
 if PROMTOOL:
     for text in texts.values():
@@ -161,12 +150,12 @@ flood(store, source)
 
 # the count of blocks follows, though nobody asks for the status
 store.run("put", source, "/b")
-wait_until(lambda: promtext.value(promtext.parse(text_of(store, "metad-1")), "craton_blocks", state="full") >= 2, "blocks to be counted", 120)
+wait_until(lambda: promtext.value(store.metrics("metad-1"), "craton_blocks", state="full") >= 2, "blocks to be counted", 120)
 store.kill9("chunkd-2")
-wait_until(lambda: promtext.value(promtext.parse(text_of(store, "metad-1")), "craton_servers", state="down") == 1, "the server to be down")
+wait_until(lambda: promtext.value(store.metrics("metad-1"), "craton_servers", state="down") == 1, "the server to be down")
 
 try:
-    urllib.request.urlopen(f"http://{address_of(store, 'metad-1', 'metrics')}/", timeout=30)
+    urllib.request.urlopen(f"http://{store.address('metad-1', 'metrics')}/", timeout=30)
     check(False, "another path was answered")
 except urllib.error.HTTPError as e:
     check(e.code == 404, f"another path: {e}")

@@ -12,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
+
+import promtext
 
 
 def build_dir():
@@ -138,6 +141,21 @@ class LocalStore:
             return int(pid) if fields[19] == start and fields[0] not in "ZX" else 0
         except (OSError, ValueError, IndexError):
             return 0
+
+    def address(self, name, what="address"):
+        """Where a daemon listens; what "metrics": for those."""
+        with open(os.path.join(self.store, name, what), encoding="ascii") as f:
+            return f.read().strip()
+
+    def metrics_text(self, name):
+        """What /metrics of a daemon says."""
+        with urllib.request.urlopen(f"http://{self.address(name, 'metrics')}/metrics", timeout=30) as answer:
+            if not answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"):
+                raise Failure(f"/metrics of {name}: {answer.headers['Content-Type']}")
+            return answer.read().decode()
+
+    def metrics(self, name):
+        return promtext.parse(self.metrics_text(name))
 
     def signal(self, name, number):
         """To a daemon that runs: 0 is no process but all of our own group."""

@@ -49,6 +49,8 @@ START_TEST(test_cut_one_way)
 	world_recv(&p.a, &back_recv, p.at_a, back_buf, 4, IO_RECV_ALL);
 	WORLD_WAIT(&p.a, &back_recv);
 	ck_assert_mem_eq(back_buf, "pong", 4);
+	run_for(&p.a, 30000000000);
+	ck_assert_int_eq(recv.done_count, 0);
 	sim_heal(p.a.io, p.b.io);
 	WORLD_WAIT(&p.b, &recv);
 	ck_assert_mem_eq(buf, "ping", 4);
