@@ -76,9 +76,9 @@ def two_down(store, first):
 
 
 def write_out(store):
-    """`snapshot` brings what was written last into the table, which it would reach much later by itself."""
-    store.run("mkdir", *(f"/written-out-{i}" for i in range(50)))
+    """`snapshot` brings what was written last into the table, at once, and not in a while."""
     before = store.metrics("metad-1")
+    store.run("mkdir", *(f"/written-out-{i}" for i in range(50)))
     store.run("meta", "snapshot")
     after = store.metrics("metad-1")
     check(promtext.value(after, "craton_kv_table_rows") >= promtext.value(before, "craton_kv_table_rows") + 50, "the table has the rows of what was made")
