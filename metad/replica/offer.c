@@ -138,7 +138,6 @@ static void open_rows(struct replica *r)
 	o->part.code = 0;
 	o->part.end = false;
 	o->part.data = slice_of(o->out, o->writer.len);
-	o->told_ns = 0;
 	o->asked_ns = io_now_ns(r->io);
 	part_pace_init(&o->pace, r->options.snapshot_bytes_per_s, o->asked_ns);
 	o->tell = true;
@@ -202,12 +201,11 @@ void replica_receive_ask(struct replica *r, uint64_t from, const struct replica_
 		return;
 	}
 	replica__keep_taken(r, from);
-	if (!o->pace.bytes && o->told_ns)
-		o->pace.turn_ns = io_now_ns(r->io) - o->told_ns;
 	/* Whoever asks for the next one has this one. */
 	o->advance = ask->number == o->part.number + 1;
 	o->asked = true;
 	o->asked_ns = io_now_ns(r->io);
+	part_pace_asked(&o->pace, o->advance, o->asked_ns);
 }
 
 /* What fits a part, from the row on that did not fit the one before. ERR_NOENT: no more rows. */
@@ -326,7 +324,6 @@ static void tell(struct replica *r)
 	struct raft_event event = {.type = RAFT_SNAPSHOT_TAKEN, .peer = o->message.to, .message = &o->message};
 
 	o->tell = false;
-	o->told_ns = io_now_ns(r->io);
 	replica__step(r, &event);
 	if (r->update.code)
 		replica__offer_close(r); /* the log does not go on behind it: the core asks for another one */

@@ -25,7 +25,7 @@ struct offer {
 	bool asked, advance; /* a part is to be sent; the one behind `part` */
 	struct part_pace pace;
 	struct io_op timer; /* until the next part may go */
-	uint64_t told_ns, asked_ns;
+	uint64_t asked_ns;
 	uint64_t refused_peer; /* who asked for what there is not; 0: nobody */
 	struct replica_ask refused;
 };

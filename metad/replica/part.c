@@ -44,6 +44,18 @@ void part_pace_sent(struct part_pace *p, size_t bytes, uint64_t now_ns)
 		p->next_ns = now_ns - credit_ns;
 	p->next_ns += bytes * s_ns / p->bytes_per_s;
 	p->bytes += bytes;
+	p->sent_ns = p->again ? 0 : now_ns;
+	p->again = false;
+}
+
+void part_pace_asked(struct part_pace *p, bool next, uint64_t now_ns)
+{
+	uint64_t turn_ns = now_ns - p->sent_ns;
+
+	if (!next)
+		p->again = p->bytes > 0;
+	else if (p->sent_ns && (!p->turn_ns || turn_ns < p->turn_ns))
+		p->turn_ns = turn_ns;
 }
 
 bool part_pace_is_over(const struct part_pace *p, uint64_t now_ns)

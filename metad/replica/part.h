@@ -53,12 +53,16 @@ void part_digest_fini(struct part_digest *d, uint8_t ret_digest[PART_DIGEST_BYTE
 enum { PART_IDLE_MS = 30000, PART_SLOWNESS = 4, PART_BYTES_PER_S = 16 << 20, PART_BYTES_PER_S_LEAST = 64 << 10, PART_CREDIT_MS = 50 };
 struct part_pace {
 	uint64_t bytes_per_s, begun_ns, bytes;
-	uint64_t turn_ns; /* from a word to the other one to its answer; 0: not known */
+	uint64_t turn_ns; /* the least from a part to the ask for the next one; 0: not known */
+	uint64_t sent_ns; /* of the last part; 0: there is none, or it went twice: which of them is answered cannot be told (Karn) */
+	bool again;
 	uint64_t next_ns; /* not before this time leaves the next part */
 };
 /* bytes_per_s 0: PART_BYTES_PER_S; else PART_BYTES_PER_S_LEAST at least. */
 void part_pace_init(struct part_pace *p, uint64_t bytes_per_s, uint64_t now_ns);
 void part_pace_sent(struct part_pace *p, size_t bytes, uint64_t now_ns);
+/* The other one asks: for the part behind the last one that was sent, or for that again. */
+void part_pace_asked(struct part_pace *p, bool next, uint64_t now_ns);
 bool part_pace_is_over(const struct part_pace *p, uint64_t now_ns);
 /*
  * So long a part should be at most: while it is made, sent and taken, clients of both sides wait. Longer where so short ones would have to be

@@ -200,4 +200,29 @@ START_TEST(test_parts_are_short)
 }
 END_TEST
 
-UNIT_MAIN("replica", test_parts_are_short, test_config_bytes, test_config_with_places, test_nonsense, test_cache, test_pace, test_pace_has_an_end)
+/* The time that a letter and its answer take is the least seen: the other one may have work in between. Of a part that went twice nobody knows which was answered. */
+START_TEST(test_turn_of_parts)
+{
+	struct part_pace p;
+
+	part_pace_init(&p, 0, 1000);
+	part_pace_asked(&p, false, 2000); /* for the first: of the offer, which may have been repeated */
+	ck_assert_uint_eq(p.turn_ns, 0);
+	part_pace_sent(&p, 100, 3000);
+	part_pace_asked(&p, true, 10000);
+	ck_assert_uint_eq(p.turn_ns, 7000);
+	part_pace_sent(&p, 100, 20000);
+	part_pace_asked(&p, true, 29000);
+	ck_assert_uint_eq(p.turn_ns, 7000);
+	part_pace_sent(&p, 100, 30000);
+	part_pace_asked(&p, false, 38000);
+	part_pace_sent(&p, 100, 38000);
+	part_pace_asked(&p, true, 39000);
+	ck_assert_uint_eq(p.turn_ns, 7000);
+	part_pace_sent(&p, 100, 40000);
+	part_pace_asked(&p, true, 46000);
+	ck_assert_uint_eq(p.turn_ns, 6000);
+}
+END_TEST
+
+UNIT_MAIN("replica", test_turn_of_parts, test_parts_are_short, test_config_bytes, test_config_with_places, test_nonsense, test_cache, test_pace, test_pace_has_an_end)
