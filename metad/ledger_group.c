@@ -17,7 +17,7 @@
 
 enum {
 	HEARTBEAT_MS = 100,
-	HAND_OVER_TRIES = 3, /* each ends within an election timeout; the first may be the end of another one */
+	HAND_OVER_TRIES = 2, /* each ends within two election timeouts */
 	MESSAGE_BYTES = 512 << 10,
 	INFLIGHT_BYTES = 4 << 20,
 	CACHE_BYTES = 16 << 20,
@@ -249,10 +249,10 @@ bool ledger__group_hand_over(struct ledger *l)
 
 	if (!core || core->role != RAFT_LEADER)
 		return false;
-	if (l->handing.tries++ == HAND_OVER_TRIES)
-		return false;
 	if (replica_transfer_await(l->replica, on_other_hand_over, l))
 		return true;
+	if (l->handing.tries++ == HAND_OVER_TRIES)
+		return false;
 	l->handing.to = stall_successor(core, 0, l->handing.to);
 	return l->handing.to && replica_transfer(l->replica, l->handing.to, on_handed, l) == 0;
 }

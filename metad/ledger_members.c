@@ -448,7 +448,7 @@ static void relieve(struct ledger *l, const struct ledger_view *view)
 
 	l->has_room = ledger_has_room(view);
 	l->has_relief = to != 0;
-	if (!to || l->resigned || l->handing.tries || (!view->stands && now_ns < l->leads_since_ns + LEDGER_FULL_MS * ms_ns))
+	if (!to || l->resigned || l->handing.done || (!view->stands && now_ns < l->leads_since_ns + LEDGER_FULL_MS * ms_ns))
 		return;
 	if (!view->stands)
 		SOMETIMES(group_leader_full);
