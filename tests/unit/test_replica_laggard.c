@@ -121,11 +121,11 @@ START_TEST(test_log_kept_for_laggards)
 END_TEST
 
 /* All have so many entries, and one lacks a thousand more, of some 3 KB. */
-static struct node *far_behind(struct group *g, int all_have)
+static struct node *far_behind_of(struct group *g, int all_have, uint64_t keep_bytes)
 {
 	struct node *away;
 
-	g->keep_bytes = 64 << 20;
+	g->keep_bytes = keep_bytes;
 	g->rate = 1 << 20;
 	for (uint32_t i = 0; i < g->count; i++)
 		node_crash(&g->nodes[i]);
@@ -136,6 +136,11 @@ static struct node *far_behind(struct group *g, int all_have)
 	submit_many(g, 1000);
 	isolate(g, away, false);
 	return away;
+}
+
+static struct node *far_behind(struct group *g, int all_have)
+{
+	return far_behind_of(g, all_have, 64 << 20);
 }
 
 static uint64_t lacks(const struct group *g, const struct node *away)
@@ -162,7 +167,7 @@ START_TEST(test_laggard_does_not_take_all)
 }
 END_TEST
 
-/* Nor does one that has nothing, of a log that was never trimmed. */
+/* Nor does one that has next to nothing, of a log that was never trimmed. */
 START_TEST(test_newcomer_does_not_take_all)
 {
 	struct group *g = group_new(24, 32 << 10);
@@ -174,6 +179,26 @@ START_TEST(test_newcomer_does_not_take_all)
 	run_for(g, 12000 * ms_ns);
 	ck_assert_uint_eq(lacks(g, away), 0);
 	settle(g);
+	group_free(g);
+}
+END_TEST
+
+/* But one that lacks most of what stays of the log does, until it lacks less: at that rate the rest might be gone before it has it. */
+START_TEST(test_laggard_in_a_hurry)
+{
+	struct group *g = group_new(24, 32 << 10);
+	struct node *away = far_behind_of(g, 1, 3100 << 10);
+	const struct wal *log = replica_log(elected(g)->r);
+	uint64_t lacked = wal_bytes_from(log, away->applied + 1);
+
+	ck_assert_uint_eq(wal_index(log)->base_index, 0);
+	ck_assert_uint_gt(lacked, g->keep_bytes / 8 * 7);
+	ck_assert_uint_lt(lacked, g->keep_bytes);
+	run_for(g, 1000 * ms_ns);
+	ck_assert_uint_le(wal_bytes_from(log, away->applied + 1), g->keep_bytes / 4 * 3);
+	ck_assert_uint_gt(lacks(g, away), 400);
+	settle(g);
+	ck_assert_uint_eq(replica_counts(away->r)->snapshots_installed, 0);
 	group_free(g);
 }
 END_TEST
@@ -467,7 +492,7 @@ START_TEST(test_log_not_kept_by_the_deposed)
 }
 END_TEST
 
-UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_unknown_entry_is_not_sent, test_unknown_entry_is_not_applied, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_newcomer_does_not_take_all, test_laggard_is_faster_than_the_log,
+UNIT_MAIN("replica_laggard", test_laggard_fed_from_log, test_unknown_entry_is_not_sent, test_unknown_entry_is_not_applied, test_log_kept_for_laggards, test_laggard_does_not_take_all, test_newcomer_does_not_take_all, test_laggard_in_a_hurry, test_laggard_is_faster_than_the_log,
 	test_laggard_is_needed, test_laggard_is_needed_beside_a_hung_disk, test_hand_over_to_laggard, test_log_kept_behind_snapshot,
 	test_log_kept_while_it_comes_nearer, test_log_not_kept_for_the_dead, test_log_not_kept_for_who_fails, test_log_not_kept_for_who_never_asks,
 	test_log_kept_for_who_installs_slowly, test_log_not_kept_for_the_removed, test_log_not_kept_by_the_deposed)
