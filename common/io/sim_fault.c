@@ -192,7 +192,8 @@ void sim_host_pause(struct io *io, uint64_t ns)
 {
 	struct sim_host *host = sim_host_of(io);
 
-	host->busy_until_ns = host->sim->now_ns + ns;
+	if (host->busy_until_ns < host->sim->now_ns + ns)
+		host->busy_until_ns = host->sim->now_ns + ns;
 	if (host->turn.node.idx) {
 		sim__unschedule(host->sim, &host->turn);
 		sim__schedule(host->sim, &host->turn, host->busy_until_ns);

@@ -380,11 +380,11 @@ struct metad *cluster_metad(struct cluster *c)
 		unsigned node = cluster_metad_node(c, i);
 		struct metad *md = cluster_running(c, node) ? c->nodes[node].metad : NULL;
 
-		/* An older leader may not know yet: whoever stands still learns nothing. */
-		if (md && !md->failed && md->ready && md->role.term >= c->led_term) {
-			c->led_term = md->role.term;
-			found = md;
-		}
+		if (!md || md->failed || md->role.term < c->term)
+			continue;
+		/* An older leader may not know yet: whoever stands still learns nothing. And the one after it may be gone again. */
+		found = md->ready ? md : md->role.term > c->term ? NULL : found;
+		c->term = md->role.term;
 	}
 	return found;
 }

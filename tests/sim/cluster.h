@@ -96,7 +96,7 @@ struct cluster {
 	char start_text[ERR_TEXT_BYTES];
 	uint64_t replays; /* that were found to give the same rows */
 	struct known_rows known_rows;
-	uint64_t led_term; /* the latest in which a metad was seen to serve */
+	uint64_t term; /* the latest that a metad was seen in */
 };
 
 /* The hosts: nothing runs yet. */

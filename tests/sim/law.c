@@ -8,7 +8,7 @@
 #include "metad/core.h"
 
 enum {
-	HURRY_S = 10, /* longer than a request is tried */
+	HURRY_S = 20, /* longer than a request is tried, and stands before a metad that is paused */
 	SLICE = 256,
 	TRAILER_HEAD_BYTES = 32,
 	TURN_MS = 10000, /* a host knows what time it was in its last turn: longer than between two of metad's */
