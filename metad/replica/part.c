@@ -44,7 +44,8 @@ void part_pace_sent(struct part_pace *p, size_t bytes, uint64_t now_ns)
 		p->next_ns = now_ns - credit_ns;
 	p->next_ns += bytes * s_ns / p->bytes_per_s;
 	p->bytes += bytes;
-	p->sent_ns = p->again ? 0 : now_ns;
+	if (!p->again)
+		p->sent_ns = now_ns;
 	p->again = false;
 }
 

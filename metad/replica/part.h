@@ -54,8 +54,8 @@ enum { PART_IDLE_MS = 30000, PART_SLOWNESS = 4, PART_BYTES_PER_S = 16 << 20, PAR
 struct part_pace {
 	uint64_t bytes_per_s, begun_ns, bytes;
 	uint64_t turn_ns; /* the least from a part to the ask for the next one; 0: not known */
-	uint64_t sent_ns; /* of the last part; 0: there is none, or it went twice: which of them is answered cannot be told (Karn) */
-	bool again;
+	uint64_t sent_ns; /* of the last part, the first time: it may go again before its answer can be there; 0: none */
+	bool again;       /* it was asked for once more */
 	uint64_t next_ns; /* not before this time leaves the next part */
 };
 /* bytes_per_s 0: PART_BYTES_PER_S; else PART_BYTES_PER_S_LEAST at least. */

@@ -200,7 +200,7 @@ START_TEST(test_parts_are_short)
 }
 END_TEST
 
-/* The time that a letter and its answer take is the least seen: the other one may have work in between. Of a part that went twice nobody knows which was answered. */
+/* The time that a letter and its answer take is the least seen: the other one may have work in between. A part that went twice was perhaps answered the first time. */
 START_TEST(test_turn_of_parts)
 {
 	struct part_pace p;
