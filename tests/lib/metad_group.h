@@ -215,9 +215,34 @@ static inline bool is_answered(void *ctx)
 	return ((struct pending *)ctx)->done;
 }
 
+/* A directory that is to be made, numbered in a session of its own: start_call() with &p->req.base sends it. */
+static inline void prepare_mkdir(struct metad_bed *at, struct pending *p)
+{
+	craton__request_id__init(&p->id);
+	ck_assert_int_eq(bed_open_session(at, &p->id), 0);
+	p->id.number = p->id.unanswered = 1;
+	craton__mkdir_request__init(&p->req);
+	p->req.parent = INODE_ROOT;
+	p->req.path = bed_text("a");
+	p->req.id = &p->id;
+}
+
+/* Whether the leader has given the first entry that waits a place in its log. */
+static inline bool is_logged(void *ctx)
+{
+	struct list *entries = &((struct metad_bed *)ctx)->md->ledger->entries;
+
+	return !list_empty(entries) && LIST_ENTRY(entries->next, struct ledger_entry, link)->submit.index != 0;
+}
+
 /* ---- what operators ask for ---- */
 
 enum { TRANSFER = 1, ADD = 3, REMOVE = 4 }; /* as enum cr_meta_action */
+
+static inline void ignore_handed(void *ctx, int code)
+{
+	(void)ctx, (void)code;
+}
 
 struct asked {
 	struct pending p;

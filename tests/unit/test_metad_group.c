@@ -89,41 +89,6 @@ START_TEST(test_followers_refuse_and_say_who_leads)
 }
 END_TEST
 
-static void ignore_handed(void *ctx, int code)
-{
-	(void)ctx, (void)code;
-}
-
-static bool is_about_to_lead(void *ctx)
-{
-	struct metad_bed **ret_lead = ctx;
-
-	for (int i = 0; i < METADS; i++) {
-		const struct raft_core *core = replica_core(beds[i].md->ledger->replica);
-
-		if (core && core->role == RAFT_LEADER && !beds[i].md->role.leads)
-			*ret_lead = &beds[i];
-	}
-	return *ret_lead != NULL;
-}
-
-/* While it hands over nothing is taken, also not what makes a new store; who was to take over is gone, and it leads on. */
-START_TEST(test_first_leader_cannot_hand_over)
-{
-	struct metad_bed *lead = NULL, *next;
-
-	open_group(3);
-	ck_assert(sim_run(sim, is_about_to_lead, &lead, sim_now_ns(sim) + 10 * s_ns));
-	next = lead == &beds[0] ? &beds[1] : &beds[0];
-	cut_off(next, true);
-	ck_assert_int_eq(replica_transfer(lead->md->ledger->replica, next->options.group.id, ignore_handed, NULL), 0);
-	ck_assert_ptr_eq(wait_leader(), lead);
-	cut_off(next, false);
-	check_equal();
-	close_group();
-}
-END_TEST
-
 /* It does not know yet that it was deposed: clients still reach it. */
 START_TEST(test_deposed_leader_serves_no_old_rows)
 {
@@ -174,25 +139,6 @@ START_TEST(test_deposed_leader_refuses_no_session)
 	}
 }
 END_TEST
-
-static bool is_logged(void *ctx)
-{
-	struct list *entries = &((struct metad_bed *)ctx)->md->ledger->entries;
-
-	return !list_empty(entries) && LIST_ENTRY(entries->next, struct ledger_entry, link)->submit.index != 0;
-}
-
-/* A directory that is to be made, numbered in a session of its own. */
-static void prepare_mkdir(struct metad_bed *at, struct pending *p)
-{
-	craton__request_id__init(&p->id);
-	ck_assert_int_eq(bed_open_session(at, &p->id), 0);
-	p->id.number = p->id.unanswered = 1;
-	craton__mkdir_request__init(&p->req);
-	p->req.parent = INODE_ROOT;
-	p->req.path = bed_text("a");
-	p->req.id = &p->id;
-}
 
 /* What was logged by a leader that nobody hears is neither acknowledged nor refused as undone; sent again it takes effect once. */
 START_TEST(test_what_a_cut_off_leader_logged)
@@ -289,76 +235,6 @@ START_TEST(test_leader_whose_disk_hangs)
 	metad_bed_silence(old, 600 * 1000);
 	ck_assert_int_eq(old->md->ill, LEDGER_WELL);
 	check_equal();
-	close_group();
-}
-END_TEST
-
-/* It hands over before it goes: nobody has to wait until it is missed. */
-START_TEST(test_leader_stops)
-{
-	struct metad_bed *b;
-	uint64_t since_ns;
-
-	open_group(14);
-	for (int round = 0; round < 6; round++) {
-		b = wait_leader();
-		since_ns = sim_now_ns(sim);
-		metad_stop(b->md, metad_bed_set_done, b);
-		b->md = NULL;
-		wait_other_leader(b);
-		ck_assert_uint_lt(sim_now_ns(sim) - since_ns, s_ns / 2);
-		metad_bed_wait(b);
-		metad_bed_start(b);
-		metad_bed_silence(b, 2000);
-	}
-	check_equal();
-	close_group();
-}
-END_TEST
-
-/* As an operator asked for a hand-over just then, to one that lacks an entry yet: it waits for that one to end. */
-START_TEST(test_leader_stops_amid_a_hand_over)
-{
-	struct metad_bed *b, *next;
-	struct pending p = {0};
-	uint64_t since_ns;
-
-	open_group(21);
-	b = wait_leader();
-	next = follower();
-	prepare_mkdir(b, &p);
-	sim_disk_stall(next->server_io, s_ns / 5);
-	start_call(b, &p, &rpc_metad_mkdir, &p.req.base);
-	ck_assert(sim_run(sim, is_logged, b, sim_now_ns(sim) + 10 * s_ns));
-	since_ns = sim_now_ns(sim);
-	ck_assert_int_eq(replica_transfer(b->md->ledger->replica, next->options.group.id, ignore_handed, NULL), 0);
-	metad_stop(b->md, metad_bed_set_done, b);
-	b->md = NULL;
-	ck_assert_ptr_eq(wait_other_leader(b), next);
-	ck_assert_uint_lt(sim_now_ns(sim) - since_ns, s_ns / 2); /* nobody had to miss it */
-	metad_bed_wait(b);
-	ck_assert(p.done);
-	metad_bed_start(b);
-	metad_bed_silence(b, 2000);
-	check_equal();
-	close_group();
-}
-END_TEST
-
-/* Nobody is left to hand over to. */
-START_TEST(test_last_one_stops)
-{
-	struct metad_bed *b;
-	uint64_t since_ns;
-
-	open_group(15);
-	b = wait_leader();
-	for (int i = 0; i < METADS; i++)
-		if (&beds[i] != b)
-			crash(&beds[i]);
-	since_ns = sim_now_ns(sim);
-	metad_bed_stop(b);
-	ck_assert_uint_lt(sim_now_ns(sim) - since_ns, 5 * s_ns);
 	close_group();
 }
 END_TEST
@@ -797,7 +673,7 @@ START_TEST(test_one_host_gets_another_address)
 }
 END_TEST
 
-UNIT_MAIN("metad_group", test_example, test_followers_refuse_and_say_who_leads, test_first_leader_cannot_hand_over, test_deposed_leader_serves_no_old_rows,
-	test_deposed_leader_refuses_no_session, test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leader_stops, test_leader_stops_amid_a_hand_over, test_last_one_stops, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories,
+UNIT_MAIN("metad_group", test_example, test_followers_refuse_and_say_who_leads, test_deposed_leader_serves_no_old_rows,
+	test_deposed_leader_refuses_no_session, test_what_a_cut_off_leader_logged, test_leader_fails_while_it_asks, test_leader_whose_disk_hangs, test_refusal_in_a_method_s_own_words, test_leaders_die, test_table_of_the_leader, test_who_leads_again_begins_anew, test_backup_of_a_deposed_leader, test_backup_has_rows_of_the_store_alone, test_directories,
 	test_removal_next_to_one_just_dead, test_what_is_asked_again, test_address_written_otherwise, test_who_knows_of_no_leader,
 	test_list_in_another_order, test_hosts_get_other_addresses, test_one_host_gets_another_address)
