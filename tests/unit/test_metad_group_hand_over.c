@@ -84,6 +84,8 @@ START_TEST(test_leader_stops_amid_a_hand_over)
 }
 END_TEST
 
+static uint64_t begun_ns;
+
 static struct metad_bed *begin(uint64_t seed, struct metad_bed **ret_first, struct metad_bed **ret_second)
 {
 	struct metad_bed *b;
@@ -93,12 +95,14 @@ static struct metad_bed *begin(uint64_t seed, struct metad_bed **ret_first, stru
 	check_equal();
 	*ret_first = follower();
 	*ret_second = third(b, *ret_first);
+	begun_ns = sim_now_ns(sim);
 	return b;
 }
 
-/* The leader is down, and who is to lead next did not wait until it was missed. */
+/* The leader is down, who was asked first did not take over, and who is to lead next did not wait until it was missed. */
 static void check_second_leads(struct metad_bed *old, struct metad_bed *second)
 {
+	ck_assert_uint_gt(sim_now_ns(sim) - begun_ns, s_ns);
 	ck_assert_int_eq(replica_core(second->md->ledger->replica)->role, RAFT_LEADER);
 	cut_off(third(old, second), false);
 	ck_assert_ptr_eq(wait_other_leader(old), second);
