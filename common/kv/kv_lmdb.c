@@ -8,7 +8,7 @@
  *
  * Durability: MDB_NOMETASYNC: a commit syncs its pages, then writes its meta page unsynced; the next commit's sync
  * makes that one durable. So a crash shows the last commit or the one before it. Never MDB_NOSYNC. A commit with `sync`
- * syncs the meta page too.
+ * syncs the meta page too. What a commit syncs goes to the disk piece by piece (kv_lmdb_flush.h).
  *
  * Threads: one reader transaction, owned by the loop (MDB_NOTLS) and renewed after each commit; a write transaction
  * begins and ends within one call of `commit`, on whichever thread that runs (one committed by another thread than
@@ -26,6 +26,7 @@
 #include "common/base/mem.h"
 #include "common/io/io.h"
 #include "common/kv/kv_backend.h"
+#include "common/kv/kv_lmdb_flush.h"
 #include "common/kv/kv_lmdb_room.h"
 #include "common/kv/kv_lmdb_whole.h"
 #include "common/kv/kv_row.h"
@@ -509,7 +510,7 @@ static int lmdb_commit(void *store, const struct memtable *table, uint64_t appli
 		return rc;
 	}
 	count(s, txn);
-	rc = mdb_txn_commit(txn);
+	rc = lmdb_flush_commit(txn, memtable_rows(table));
 	if (!rc && sync)
 		rc = mdb_env_sync(s->env, 1);
 	if (rc)
