@@ -47,9 +47,10 @@ def leader_of(view):
 
 def replace(store, rng, files):
     """All by the newer build, each next one being whoever leads, if that is an older one; returns the version before."""
-    view = all_heard(store)
-    before, newer = view["cluster_version"], set()
-    check({m["supports"] for m in view["replicas"]} == {before}, f"all are of the older build: {view}")
+    view, newer = all_heard(store), set()
+    before = view["replicas"][0]["supports"]
+    check({m["supports"] for m in view["replicas"]} == {before}, f"not all are of the same build: {view}")
+    wait_until(lambda: members(store)["cluster_version"] == before, "the cluster version to be that of the older build, to which a new group rises")
     while len(newer) < len(store.metads()):
         put(store, rng, files)
         view = all_heard(store)
