@@ -226,6 +226,13 @@ static int reserve_rows(void *ctx, struct err *err)
 	return rc < 0 ? ERR_CORRUPT : 0;
 }
 
+static int verify_row(void *ctx, const struct index_row *row, struct err *err)
+{
+	struct disk *d = ctx;
+
+	return verify_chunk(&d->load.verify, row, err);
+}
+
 static void on_fatal(void *ctx, int code, const char *text)
 {
 	disk_fail(ctx, code, text);
@@ -237,6 +244,7 @@ static int open_parts(struct disk *d, const struct disk_options *o, uint64_t cap
 	char path[PATH_ROOM];
 	int rc;
 
+	hmac_key_init(&d->trailer_key, d->sb.secret);
 	snprintf(path, sizeof(path), "%s/index", d->dir);
 	rc = segments_open(d->io,
 		&(struct segments_options){.dir = d->dir,
@@ -250,6 +258,7 @@ static int open_parts(struct disk *d, const struct disk_options *o, uint64_t cap
 		&d->segments, err);
 	if (rc < 0)
 		return rc;
+	verify_init(&d->load.verify, d->io, d->segments, &d->trailer_key);
 	rc = index_open(d->io,
 		&(struct index_options){.dir = path,
 			.backend = o->backend,
@@ -257,9 +266,11 @@ static int open_parts(struct disk *d, const struct disk_options *o, uint64_t cap
 			.buffered = d->buffered,
 			.each = note_row,
 			.loaded = reserve_rows,
+			.verify = verify_row,
 			.on_fatal = on_fatal,
 			.ctx = d},
 		&d->index, err);
+	verify_fini(&d->load.verify, d->log, d->dir);
 	if (rc == ERR_NOENT)
 		return err_set(err, rc, "%s is missing: restore it, or run craton-chunkd --rebuild-index --disk %s",
 			path, d->dir);
@@ -348,7 +359,6 @@ int disk_open(struct io *io, const struct disk_options *o, struct disk **ret_dis
 		free_disk(d);
 		return rc;
 	}
-	hmac_key_init(&d->trailer_key, d->sb.secret);
 	d->trailers = trailer_cache_new();
 	d->puts = puts_new(d);
 	*ret_disk = d;

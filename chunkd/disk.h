@@ -21,6 +21,7 @@
 #include "chunkd/index.h"
 #include "chunkd/sched.h"
 #include "chunkd/segment.h"
+#include "chunkd/verify.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
 #include "common/code/hmac.h"
@@ -64,6 +65,7 @@ struct disk {
 	struct {
 		struct alloc_extent *extents;
 		size_t count, cap;
+		struct verify verify;
 	} load;          /* while the index is opened */
 	struct map pins; /* extents being read */
 	uint32_t drops;  /* whose records are on their way */

@@ -8,18 +8,24 @@
  * of them perhaps. So a start goes on behind what is recorded by INDEX_SEQUENCE_GAP times the number of the log's first frame of this
  * open: frame numbers only rise, and a gap is more than the seals that can have been under way. (A rebuilt index has a new log, but
  * records a number far behind all that the rebuild found: rebuild.c.)
+ *
+ * Settled seals: the least sequence of a chunk that is being written, when a record is made, is in the record, and a row of its own when that
+ * is applied. It never passes a chunk whose write failed, nor, after a start, one whose row is to go, before that is recorded: what a crash
+ * leaves of these is looked at again. Rows of what is not settled are there for nobody (is_hidden), as their records may be applied first.
  */
 #include "chunkd/index.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include "common/base/check.h"
 #include "common/base/cursor.h"
 #include "common/base/mem.h"
+#include "common/base/sometimes.h"
 #include "common/kv/journal.h"
 
 enum {
-	RECORD_VERSION = 1,
-	RECORD_HEAD_BYTES = 6, /* u16 version, u32 count */
+	RECORD_VERSION = 2, /* 1: without `settled`; every record is of chunks that are durable */
+	RECORD_HEAD_BYTES = 14, /* u16 version, u32 count, u64 settled */
 	CHANGE_PUT = 1,
 	CHANGE_DROP = 2,
 	RECORD_BYTES = 128 << 10,
@@ -27,6 +33,7 @@ enum {
 		8 * RECORD_BYTES, /* a drop is 19 bytes there and some 100 in memory; a put less than twice its own */
 	KEY_CHUNK = 'c',
 	KEY_SEQUENCE = 's',
+	KEY_SETTLED = 'u',
 	STATE_SEALED = 1,
 };
 
@@ -52,6 +59,12 @@ struct index {
 	bool in_flight;
 	struct io_turn_hook hook;
 	uint64_t count, sequence;
+	struct list unsettled; /* changes of chunks that are being written, or are not there, by sequence */
+	uint64_t held;         /* of the first chunk whose write failed; UINT64_MAX: none */
+	struct {
+		struct index_change *changes;
+		size_t count, cap, left;
+	} gone; /* of the last life, not there: their rows are dropped */
 	uint64_t greatest_block; /* that ever had a row */
 	uint64_t recent[RECENT_BLOCKS / 64]; /* a bit for each of that and those before it, by number: it may have rows */
 	void (*closed)(void *ctx);
@@ -171,9 +184,9 @@ static bool block_may_have_row(struct index *index, uint64_t block)
 
 /* ---- applying ---- */
 
-static uint64_t stored_sequence(struct kv *kv)
+/* 0: none. */
+static uint64_t stored_number(struct kv *kv, uint8_t key)
 {
-	uint8_t key = KEY_SEQUENCE;
 	struct slice value;
 	struct rcursor r;
 
@@ -183,27 +196,32 @@ static uint64_t stored_sequence(struct kv *kv)
 	return rcursor_u64(&r);
 }
 
-static void store_sequence(struct kv *kv, uint64_t sequence)
+/* It only ever rises. */
+static void store_number(struct kv *kv, uint8_t key, uint64_t number)
 {
-	uint8_t key = KEY_SEQUENCE, value[8];
+	uint8_t value[8];
 	struct wcursor w;
 
-	if (sequence <= stored_sequence(kv))
+	if (number <= stored_number(kv, key))
 		return;
 	wcursor_init(&w, value, sizeof(value));
-	wcursor_u64(&w, sequence);
+	wcursor_u64(&w, number);
 	kv_put(kv, slice_of(&key, 1), slice_of(value, sizeof(value)));
 }
 
-int index_record_walk(struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx)
+int index_record_walk(struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx,
+	uint64_t *ret_settled)
 {
 	struct rcursor r;
 	uint32_t count;
+	uint16_t version;
 
 	rcursor_init(&r, record.data, record.len);
-	if (rcursor_u16(&r) != RECORD_VERSION)
+	version = rcursor_u16(&r);
+	if (version < 1 || version > RECORD_VERSION)
 		return ERR_VERSION;
 	count = rcursor_u32(&r);
+	*ret_settled = version == 1 ? 0 : rcursor_u64(&r);
 	for (uint32_t i = 0; i < count && !r.failed; i++) {
 		struct index_record_change c = {0};
 		uint8_t kind = rcursor_u8(&r);
@@ -246,18 +264,58 @@ static void apply_change(void *ctx, const struct index_record_change *c)
 static int apply(void *ctx, struct kv *kv, uint64_t at, struct slice data, struct journal_entry *entry, struct err *err)
 {
 	struct applying a = {.index = ctx, .kv = kv};
-	int rc = index_record_walk(data, apply_change, &a);
+	uint64_t settled;
+	int rc = index_record_walk(data, apply_change, &a, &settled);
 
 	(void)entry;
 	if (rc < 0)
 		return err_set(err, rc, "index record %llu %s", (unsigned long long)at,
 			rc == ERR_VERSION ? "has an unknown version: use a newer program" : "is malformed");
-	store_sequence(kv, a.sequence);
+	store_number(kv, KEY_SEQUENCE, a.sequence);
+	store_number(kv, KEY_SETTLED, settled);
 	return 0;
+}
+
+/* ---- seals that are not settled ---- */
+
+static uint64_t first_unsettled(const struct index *index)
+{
+	return LIST_ENTRY(index->unsettled.next, struct index_change, unsettled)->row.sequence;
+}
+
+static uint64_t settled(const struct index *index)
+{
+	uint64_t first = list_empty(&index->unsettled) ? index->sequence + 1 : first_unsettled(index);
+
+	return first < index->held ? first : index->held;
+}
+
+static bool is_hidden(const struct index *index, uint64_t sequence)
+{
+	if (list_empty(&index->unsettled) || sequence < first_unsettled(index))
+		return false;
+	LIST_FOREACH(it, &index->unsettled)
+		if (LIST_ENTRY(it, struct index_change, unsettled)->row.sequence == sequence)
+			return true;
+	return false;
+}
+
+static void settle(struct index *index, struct index_change *c, int code)
+{
+	list_remove(&c->unsettled);
+	if (code < 0 && c->row.sequence < index->held)
+		index->held = c->row.sequence;
+}
+
+/* A change whose record is durable, or failed, and whose chunk is. */
+static void end_change(struct index_change *c)
+{
+	c->done(c, c->code);
 }
 
 /* ---- changes ---- */
 
+static void close_when_idle(struct index *index);
 static void flush_changes(struct io_turn_hook *hook);
 
 static void batch_done(struct journal_entry *entry, int code)
@@ -275,7 +333,10 @@ static void batch_done(struct journal_entry *entry, int code)
 	while (!list_empty(&now)) {
 		struct index_change *c = LIST_ENTRY(list_pop_front(&now), struct index_change, link);
 
-		c->done(c, code);
+		c->recorded = true;
+		c->code = code < 0 ? code : c->code;
+		if (!c->data_due)
+			end_change(c);
 	}
 }
 
@@ -309,6 +370,7 @@ static void submit_batch(struct index *index, struct batch *b)
 	wcursor_init(&head, b->data, RECORD_HEAD_BYTES);
 	wcursor_u16(&head, RECORD_VERSION);
 	wcursor_u32(&head, count);
+	wcursor_u64(&head, settled(index));
 	CHECK(!w.failed && !head.failed);
 	b->entry.append.data = slice_of(b->data, w.len);
 	b->entry.done = batch_done;
@@ -322,18 +384,42 @@ static void flush_changes(struct io_turn_hook *hook)
 
 	if (!list_empty(&index->pending) && !index->in_flight)
 		submit_batch(index, &index->batch);
+	if (index->closed)
+		close_when_idle(index);
 }
 
 static void add_change(struct index *index, struct index_change *c, bool drop)
 {
 	c->drop = drop;
+	c->data_due = c->recorded = false;
+	c->code = 0;
 	list_push_back(&index->pending, &c->link);
 	io_at_turn_end(index->io, &index->hook);
 }
 
 void index_put(struct index *index, struct index_change *c)
 {
+	if (c->row.sequence > index->sequence)
+		index->sequence = c->row.sequence; /* of an index made anew: settled is behind all of it */
 	add_change(index, c, false);
+}
+
+void index_put_beside(struct index *index, struct index_change *c)
+{
+	CHECK(c->row.length <= INDEX_BESIDE_BYTES && c->row.sequence == index->sequence);
+	add_change(index, c, false);
+	c->data_due = true;
+	list_push_back(&index->unsettled, &c->unsettled);
+}
+
+void index_written(struct index *index, struct index_change *c, int code)
+{
+	CHECK(c->data_due);
+	c->data_due = false;
+	settle(index, c, code);
+	c->code = code < 0 ? code : c->code;
+	if (c->recorded)
+		end_change(c);
 }
 
 void index_drop(struct index *index, struct index_change *c)
@@ -355,23 +441,24 @@ int index_get(struct index *index, const struct copy_id *copy, struct index_row 
 	rc = kv_get(journal_kv(index->journal), slice_of(key, sizeof(key)), &value);
 	if (rc < 0)
 		return rc;
-	return index_row_decode(slice_of(key, sizeof(key)), value, ret_row);
+	rc = index_row_decode(slice_of(key, sizeof(key)), value, ret_row);
+	return rc == 0 && is_hidden(index, ret_row->sequence) ? ERR_NOENT : rc;
 }
 
 size_t index_list(struct index *index, const struct copy_id *from, struct copy_id *ret_copies, size_t max)
 {
 	uint8_t key[INDEX_KEY_BYTES];
+	struct index_row row;
 	struct kv_scan scan;
-	struct rcursor r;
 	size_t n = 0;
 
 	index_key_encode(from, key);
 	for (kv_seek(journal_kv(index->journal), &scan, slice_of(key, sizeof(key))); n < max && kv_scan_valid(&scan);
 		kv_scan_next(&scan)) {
-		rcursor_init(&r, scan.key.data, scan.key.len);
-		if (key_decode(&r, &ret_copies[n]) < 0)
+		if (index_row_decode(scan.key, scan.value, &row) < 0)
 			break; /* another kind of row */
-		n++;
+		if (!is_hidden(index, row.sequence))
+			ret_copies[n++] = row.copy;
 	}
 	kv_scan_end(&scan);
 	return n;
@@ -404,8 +491,55 @@ bool index_has_room(const struct index *index)
 
 /* ---- life ---- */
 
+static void gone_dropped(struct index_change *c, int code)
+{
+	struct index *index = c->owner;
+
+	settle(index, c, code);
+	if (--index->gone.left == 0 && index->closed)
+		io_at_turn_end(index->io, &index->hook);
+}
+
+static void note_gone(struct index *index, const struct index_row *row)
+{
+	if (index->gone.count == index->gone.cap) {
+		index->gone.cap = index->gone.cap ? 2 * index->gone.cap : 16;
+		index->gone.changes = mem_realloc(index->gone.changes, index->gone.cap * sizeof(*index->gone.changes));
+	}
+	index->gone.changes[index->gone.count++] = (struct index_change){.row = *row, .done = gone_dropped, .owner = index};
+}
+
+static int by_sequence(const void *va, const void *vb)
+{
+	const struct index_change *a = va, *b = vb;
+
+	return a->row.sequence < b->row.sequence ? -1 : a->row.sequence > b->row.sequence;
+}
+
+/* Ahead of all that comes: whoever gets an extent of theirs records it behind them. */
+static void drop_gone(struct index *index)
+{
+	index->gone.left = index->gone.count;
+	if (index->gone.count)
+		qsort(index->gone.changes, index->gone.count, sizeof(*index->gone.changes), by_sequence);
+	for (size_t i = 0; i < index->gone.count; i++) {
+		SOMETIMES(index_row_without_chunk);
+		list_push_back(&index->unsettled, &index->gone.changes[i].unsettled);
+		index_drop(index, &index->gone.changes[i]);
+	}
+}
+
+/* 0: the row's chunk may not be there, and is not. */
+static int is_there(struct index *index, const struct index_row *row, uint64_t settled_then, struct err *err)
+{
+	if (!settled_then || row->sequence < settled_then || row->length > INDEX_BESIDE_BYTES || !index->o.verify)
+		return 1;
+	return index->o.verify(index->o.ctx, row, err);
+}
+
 static int scan(struct index *index, struct err *err)
 {
+	uint64_t settled_then = stored_number(journal_kv(index->journal), KEY_SETTLED);
 	struct kv *kv = journal_kv(index->journal);
 	uint8_t first = KEY_CHUNK;
 	struct kv_scan s;
@@ -419,6 +553,10 @@ static int scan(struct index *index, struct err *err)
 		if (rc < 0)
 			rc = err_set(err, ERR_CORRUPT, "a row of the chunk index is malformed");
 		else
+			rc = is_there(index, &row, settled_then, err);
+		if (rc == 0)
+			note_gone(index, &row);
+		else if (rc > 0)
 			rc = index->o.each(index->o.ctx, &row, err);
 		if (rc < 0)
 			break;
@@ -426,13 +564,17 @@ static int scan(struct index *index, struct err *err)
 		block_has_row(index, row.copy.block);
 	}
 	kv_scan_end(&s);
-	index->sequence = stored_sequence(kv) + journal_epoch(index->journal) * INDEX_SEQUENCE_GAP;
-	return rc < 0 ? rc : index->o.loaded(index->o.ctx, err);
+	index->sequence = stored_number(kv, KEY_SEQUENCE) + journal_epoch(index->journal) * INDEX_SEQUENCE_GAP;
+	rc = rc < 0 ? rc : index->o.loaded(index->o.ctx, err);
+	if (rc == 0)
+		drop_gone(index);
+	return rc;
 }
 
 static void free_index(struct index *index)
 {
 	io_turn_hook_remove(index->io, &index->hook);
+	mem_free(index->gone.changes);
 	mem_free(index);
 }
 
@@ -472,6 +614,8 @@ int index_open(struct io *io, const struct index_options *options, struct index 
 	index->io = io;
 	index->o = *options;
 	list_init(&index->pending);
+	list_init(&index->unsettled);
+	index->held = UINT64_MAX;
 	io_turn_hook_init(&index->hook, flush_changes);
 	index->batch.index = index;
 	list_init(&index->batch.changes);
@@ -491,10 +635,18 @@ int index_open(struct io *io, const struct index_options *options, struct index 
 	return 0;
 }
 
+/* What a start found missing may still be on its way. */
+static void close_when_idle(struct index *index)
+{
+	if (index_idle(index))
+		journal_close(index->journal, journal_closed, index);
+	else
+		CHECK(index->gone.left > 0);
+}
+
 void index_close(struct index *index, void (*closed)(void *ctx), void *ctx)
 {
-	CHECK(index_idle(index));
 	index->closed = closed;
 	index->closed_ctx = ctx;
-	journal_close(index->journal, journal_closed, index);
+	close_when_idle(index);
 }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index: which chunks lie on a disk, and where: a journal (common/kv) of its own for each disk. A row appears when its record is durable,
- * and not before; docs/FORMATS.md has the bytes of rows and records.
+ * index: which chunks lie on a disk, and where: a journal (common/kv) of its own for each disk. A row appears when its record and its chunk are
+ * durable, and not before; docs/FORMATS.md has the bytes of rows and records.
+ *
+ * A small chunk and its record may be on their way at once (index_put_beside), so that sealing takes as long as one durable write and not as two. A
+ * crash may then leave the record of a chunk that is not there. Each record says which seals are settled, that is, which chunks were durable
+ * when it was written; rows of others are looked at by the next start, and go if their chunk is not there whole: nobody was told of them.
  */
 #ifndef CHUNKD_INDEX_H
 #define CHUNKD_INDEX_H
@@ -59,6 +63,8 @@ struct index_options {
 	/* At open, for each row, then once for all of them; a failure ends the open. */
 	int (*each)(void *ctx, const struct index_row *row, struct err *err);
 	int (*loaded)(void *ctx, struct err *err);
+	/* Before `each`, for a row of a chunk of INDEX_BESIDE_BYTES at most that may not be there. 1: it is, durably; 0: it is not. NULL: there are none. */
+	int (*verify)(void *ctx, const struct index_row *row, struct err *err);
 	/* Nothing is acknowledged any more. */
 	void (*on_fatal)(void *ctx, int code, const char *text);
 	void *ctx;
@@ -66,7 +72,7 @@ struct index_options {
 
 /* Synchronous. */
 int index_open(struct io *io, const struct index_options *options, struct index **ret_index, struct err *err);
-/* No change is under way. */
+/* No change is under way, but for what the start itself began. */
 void index_close(struct index *index, void (*closed)(void *ctx), void *ctx);
 
 /* ERR_NOENT. */
@@ -75,15 +81,25 @@ int index_get(struct index *index, const struct copy_id *copy, struct index_row 
 /* Copies in the order of (block, index, incarnation), *from and behind it, at most max; returns how many. */
 size_t index_list(struct index *index, const struct copy_id *from, struct copy_id *ret_copies, size_t max);
 
-/* One change, the caller's until `done` (never called from inside index_put or index_drop). All changes of a turn are one record. */
+/* One change, the caller's until `done` (never called from inside the calls that begin it). All changes of a turn are one record. */
 struct index_change {
 	struct index_row row; /* PUT: all of it. DROP: row.copy */
 	void (*done)(struct index_change *change, int code);
 	void *owner;      /* the caller's */
-	struct list link; /* private */
-	bool drop;
+	/* private */
+	struct list link, unsettled;
+	bool drop, data_due, recorded;
+	int code;
 };
+enum { INDEX_BESIDE_BYTES = 64 << 10 };
+/* Of a chunk that is durable. */
 void index_put(struct index *index, struct index_change *change);
+/*
+ * Of one of INDEX_BESIDE_BYTES at most that is being written: index_written follows, once, with how that ended, 0: it is durable. `done` comes after
+ * both, then perhaps from inside index_written. The row's sequence is the last that index_next_sequence gave.
+ */
+void index_put_beside(struct index *index, struct index_change *change);
+void index_written(struct index *index, struct index_change *change, int code);
 void index_drop(struct index *index, struct index_change *change);
 
 enum { INDEX_SEQUENCE_GAP = 1 << 14 };
@@ -109,8 +125,11 @@ struct index_record_change {
 	struct slice key, value; /* value and row: of a put */
 	struct index_row row;
 };
-/* Gives each change of a record, in order. ERR_VERSION; ERR_FORMAT: changes before the malformed one were given. */
-int index_record_walk(
-	struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx);
+/*
+ * Gives each change of a record, in order. ERR_VERSION; ERR_FORMAT: changes before the malformed one were given. Seals of sequences below
+ * ret_settled were durable, chunk and all, when it was written; 0: it is of a build whose are whenever they are recorded.
+ */
+int index_record_walk(struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx,
+	uint64_t *ret_settled);
 
 #endif

@@ -4,13 +4,15 @@
  *
  *   OPEN --seal--> WRITING --all writes done--> SYNCING --fdatasync--> INDEXING --record durable--> gone, chunk visible
  *     \--------------\-- error, drop, idle --> DEAD --nothing in flight--> gone, extent free
+ *   OPEN --seal of a chunk of one small cell--> INDEXING --write and record durable--> gone, chunk visible
  *
  * and `ghost` uploads, of a copy that is sealed or being sealed: OPEN only, nothing is written, the seal compares.
  *
  * Invariants:
  *  1. The fdatasync of a seal is submitted after every write of the chunk, trailer included, has completed. (A chunk of one small
  *     cell is written with its trailer in one write that is itself durable, together with its neighbours: the same thing in one call.)
- *  2. The index record is submitted after that sync; `done` of the seal comes after the record is durable.
+ *  2. The index record is submitted after that sync, that of a chunk of one small cell beside its write (index_put_beside); `done` of the
+ *     seal comes after both are durable.
  *  3. The extent of an upload that ends without a seal is given back when no write on it is in flight, and only then.
  *  4. After a failed write, sync or record nothing succeeds: the disk is failed first, then the waiters hear of it. Extents of seals
  *     that failed after their writes are not given back: whether their records are durable is unknown until the next start.
@@ -271,20 +273,12 @@ static void synced(struct segment_sync_wait *wait, int code)
 	index_put(p->disk->index, &u->change);
 }
 
-static bool is_one_write(const struct put_request *r)
-{
-	return r->seal && r->offset == 0 && r->len <= BUFPOOL_SMALL_BYTES;
-}
-
 static void written_all(struct upload *u)
 {
 	CHECK(u->state == WRITING && u->in_flight == 0);
 	u->state = SYNCING;
 	u->sync.done = synced;
-	if (is_one_write(&u->seal->request))
-		synced(&u->sync, 0);
-	else
-		segments_sync(u->puts->disk->segments, u->extent.extent.segment, &u->sync);
+	segments_sync(u->puts->disk->segments, u->extent.extent.segment, &u->sync);
 }
 
 /* ---- writing ---- */
@@ -327,7 +321,15 @@ static void written_alone(struct sched_op *op)
 
 static void written_together(struct gather_write *w, int code)
 {
-	cell_written(CONTAINER_OF(w, struct put_cell, together), code);
+	struct put_cell *c = CONTAINER_OF(w, struct put_cell, together);
+	struct upload *u = c->upload;
+	struct disk *d = u->puts->disk;
+
+	u->in_flight--;
+	if (code < 0)
+		disk_fail(d, code, "a write failed");
+	bufpool_put(d->pool, &c->data);
+	index_written(d->index, &u->change, code);
 }
 
 static void make_trailer(struct put_cell *c)
@@ -365,6 +367,11 @@ static void make_trailer(struct put_cell *c)
 	CHECK(row->extent.grains <= u->extent.extent.grains);
 }
 
+static bool is_one_write(const struct put_request *r)
+{
+	return r->seal && r->offset == 0 && r->len <= INDEX_BESIDE_BYTES;
+}
+
 static void issue_cell(struct put_cell *c)
 {
 	struct upload *u = c->upload;
@@ -388,7 +395,10 @@ static void issue_cell(struct put_cell *c)
 			.iov = {c->iov[0], c->iov[1]},
 			.iov_count = n,
 			.done = written_together};
+		u->state = INDEXING;
+		u->change.done = indexed;
 		gather_add(&u->puts->gather, &c->together);
+		index_put_beside(d->index, &u->change);
 		return;
 	}
 	at += c->request.len ? c->request.offset : format_round(c->request.length);

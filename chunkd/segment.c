@@ -459,9 +459,14 @@ void segments_give(struct segments *s, struct alloc_extent extent)
 	alloc_give(&s->alloc, extent);
 }
 
+bool segments_has(const struct segments *s, uint32_t segment)
+{
+	return segment < s->table_count && s->table[segment];
+}
+
 int segments_fd(const struct segments *s, uint32_t segment)
 {
-	CHECK(segment < s->table_count && s->table[segment]);
+	CHECK(segments_has(s, segment));
 	return s->table[segment]->fd;
 }
 
@@ -470,7 +475,7 @@ void segments_name(const struct segments *s, uint32_t segment, char ret_name[SEG
 	char name[SEGMENT_NAME_BYTES];
 
 	ret_name[0] = 0;
-	if (segment >= s->table_count || !s->table[segment])
+	if (!segments_has(s, segment))
 		return;
 	file_name(name, segment, s->table[segment]->class);
 	snprintf(ret_name, SEGMENT_NAME_BYTES, "segments/%.20s", name);
@@ -521,7 +526,7 @@ void segments_sync(struct segments *s, uint32_t segment, struct segment_sync_wai
 {
 	struct segment *seg;
 
-	CHECK(segment < s->table_count && s->table[segment]);
+	CHECK(segments_has(s, segment));
 	seg = s->table[segment];
 	list_push_back(&seg->waiting, &w->link);
 	io_at_turn_end(s->io, &seg->hook);

@@ -54,7 +54,8 @@ int segments_take(struct segments *segments, struct segment_wait *wait);
 void segments_wait_cancel(struct segment_wait *wait); /* harmless if it does not wait */
 void segments_give(struct segments *segments, struct alloc_extent extent);
 
-int segments_fd(const struct segments *segments, uint32_t segment);
+bool segments_has(const struct segments *segments, uint32_t segment);
+int segments_fd(const struct segments *segments, uint32_t segment); /* one that is there */
 /* "segments/00000003-medium"; "" for a number that is not there. */
 void segments_name(const struct segments *segments, uint32_t segment, char ret_name[SEGMENT_NAME_BYTES]);
 

@@ -15,7 +15,7 @@
 
 static void read_try(struct trailer_read *r);
 
-static bool is_of_row(const struct format_trailer *t, const struct index_row *row)
+bool trailer_is_of_row(const struct format_trailer *t, const struct index_row *row)
 {
 	return index_copy_equal(&t->copy, &row->copy) && t->length == row->length && t->chunk_crc == row->crc &&
 		t->policy == row->policy && t->cell_bytes == row->cell_bytes && t->segment == row->extent.segment &&
@@ -32,7 +32,7 @@ static void read_done(struct sched_op *op)
 		return;
 	}
 	rc = format_trailer_decode(slice_of(r->buf.data, (size_t)op->io.result), &r->disk->trailer_key, &r->trailer);
-	if (rc == 0 && !is_of_row(&r->trailer, &r->row))
+	if (rc == 0 && !trailer_is_of_row(&r->trailer, &r->row))
 		rc = ERR_TRAILER_CORRUPT;
 	r->done(r, rc);
 }

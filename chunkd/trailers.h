@@ -26,6 +26,9 @@ void trailer_read_start(struct disk *disk, const struct index_row *row, struct t
 /* After `done`. */
 void trailer_read_end(struct trailer_read *read);
 
+/* It is of the very chunk and place that the row says. */
+bool trailer_is_of_row(const struct format_trailer *trailer, const struct index_row *row);
+
 struct trailer_cache;
 enum { TRAILER_CACHE_BYTES = 16 << 20 }; /* lists of 16 GiB of chunks, for each disk */
 

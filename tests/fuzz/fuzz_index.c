@@ -38,7 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct walked w = {.record = slice_of(data, size)};
 	struct slice key, value;
 	struct index_row row;
-	int rc = index_record_walk(w.record, each, &w);
+	uint64_t settled;
+	int rc = index_record_walk(w.record, each, &w, &settled);
 
 	CHECK(rc == 0 || rc == ERR_VERSION || rc == ERR_FORMAT);
 	CHECK(w.changes <= size / (1 + INDEX_KEY_BYTES));

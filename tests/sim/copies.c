@@ -36,6 +36,7 @@ struct copy_list {
 
 struct copies {
 	struct cluster *cluster;
+	const struct faults *faults;
 	uint64_t drops_ns;  /* when the drop rows are read next */
 	uint64_t starts;    /* of daemons, when they were last read */
 	uint64_t block;     /* where the next look at blocks begins */
@@ -49,11 +50,12 @@ struct copies {
 	} disks[DISKS_MAX];
 };
 
-struct copies *copies_new(struct cluster *cluster)
+struct copies *copies_new(struct cluster *cluster, const struct faults *faults)
 {
 	struct copies *c = MEM_NEW(struct copies);
 
 	c->cluster = cluster;
+	c->faults = faults;
 	map_init(&c->content);
 	return c;
 }
@@ -208,10 +210,15 @@ static void look_at_rows(struct copies *c, struct state *s, uint32_t disk)
 
 /* ---- disks ---- */
 
+static bool was_damaged(const struct copies *c, uint64_t block, uint8_t index)
+{
+	return c->faults && faults_damage_of(c->faults, block, index);
+}
+
 /* 3 */
 static void copy_lost(struct copies *c, uint32_t disk, const struct seen_copy *old)
 {
-	if (!has(&c->disks[disk].rows, &old->copy) && !has(&c->disks[disk].gone, &old->copy))
+	if (!was_damaged(c, old->copy.block, old->copy.index) && !has(&c->disks[disk].rows, &old->copy) && !has(&c->disks[disk].gone, &old->copy))
 		fail(c, disk, &old->copy, "is there no more, and no drop row has named it");
 }
 
@@ -257,7 +264,7 @@ static void look_at_disk(struct copies *c, uint32_t number, const struct disk *d
 
 /* ---- blocks ---- */
 
-/* 4; a chunk that is empty is nowhere. */
+/* 4; a chunk that is empty is nowhere, and one that was damaged may be. */
 static void check_chunk(struct copies *c, const struct state_block *block, uint8_t index)
 {
 	const struct state_chunk *chunk = &block->chunks[index];
@@ -269,9 +276,10 @@ static void check_chunk(struct copies *c, const struct state_block *block, uint8
 
 	if (!d)
 		return;
-	if (index_get(d->index, &id, &row))
-		fail(c, chunk->disk, &copy, "is part of its block, and is not there");
-	else if (row.length != stripe_chunk_len(&g, index) || row.crc != chunk->crc)
+	if (index_get(d->index, &id, &row)) {
+		if (!was_damaged(c, block->id, index))
+			fail(c, chunk->disk, &copy, "is part of its block, and is not there");
+	} else if (row.length != stripe_chunk_len(&g, index) || row.crc != chunk->crc)
 		fail(c, chunk->disk, &copy, "is not what the proof of its block says");
 }
 

@@ -3,7 +3,8 @@
  * copies: what rows say of copies of chunks and what lies on the disks agree, at any time, as far as it can be seen between events:
  *  1. No drop row names a copy that a block's row or an intent names.
  *  2. A drop row goes when its grace is over, and not before; its copy is gone from the disk then, and does not come back.
- *  3. A copy leaves a disk only after a drop row has named it.
+ *  3. A copy leaves a disk only after a drop row has named it; one whose bits were flipped also at a start of its server, which may be the first
+ *     to look at it.
  *  4. A copy that a block's row names as present lies on its disk, as long as the row says and with the proof for its CRC. (Whether it is
  *     readable is what verify looks at; repair makes a lost one anew, so that in the end nothing of it is seen any more.)
  *  5. When all hosts have been up for a while, no drop row is left whose grace is over.
@@ -15,10 +16,12 @@
 #define TESTS_SIM_COPIES_H
 
 #include "tests/sim/cluster.h"
+#include "tests/sim/faults.h"
 
 struct copies;
 
-struct copies *copies_new(struct cluster *cluster);
+/* What damage was done on purpose is excused; faults may be NULL. */
+struct copies *copies_new(struct cluster *cluster, const struct faults *faults);
 void copies_free(struct copies *copies);
 /* Some blocks' rows in turn; now and then, and when a daemon has started, all drop rows and disks: as often as is convenient. */
 void copies_look(struct copies *copies);

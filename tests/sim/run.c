@@ -716,7 +716,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	if (o->metads || (o->mode != RUN_SYNCS && o->seed % NAMES_SEEDS == 0))
 		r.names = r.crews[r.crew_count++] = names_new(r.cluster, o->seed, strict);
 	r.law = law_new(r.cluster);
-	r.copies = copies_new(r.cluster);
+	r.copies = copies_new(r.cluster, r.faults);
 	r.verify = verify_new(r.cluster, r.checker, r.faults);
 	cluster_start_all(r.cluster);
 	run_phases(&r);

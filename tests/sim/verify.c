@@ -110,7 +110,8 @@ static bool may_be(const struct verify *v, const struct cr_chunk_info *info, boo
 
 	if (!sealed)
 		return info->state == CR_CHUNK_MISSING;
-	if (info->state == CR_CHUNK_CORRUPT)
+	/* Missing: a start that looked at it first has found it damaged. */
+	if (info->state == CR_CHUNK_CORRUPT || info->state == CR_CHUNK_MISSING)
 		return damage != FAULTS_SOUND;
 	return info->state == CR_CHUNK_OK && (damage != FAULTS_DATA || rebuilt);
 }

@@ -13,6 +13,7 @@ static struct {
 	uint8_t bytes[256];
 	size_t len;
 	int puts, drops;
+	uint64_t settled;
 } record;
 
 static void add(const void *bytes, size_t len)
@@ -56,26 +57,36 @@ START_TEST(test_bytes)
 }
 END_TEST
 
-START_TEST(test_bytes_of_a_record)
+static void walk_record(int version)
 {
 	uint8_t key[INDEX_KEY_BYTES], value[INDEX_VALUE_BYTES];
 
-	record.len = 0;
+	memset(&record, 0, sizeof(record));
 	index_key_encode(&row.copy, key);
 	index_value_encode(&row, value);
-	add("\x01\x00\x02\x00\x00\x00", 6);
+	if (version == 1)
+		add("\x01\x00\x02\x00\x00\x00", 6);
+	else
+		add("\x02\x00\x02\x00\x00\x00\x4e\x00\x00\x00\x00\x00\x00\x00", 14);
 	add("\x01", 1);
 	add(key, sizeof(key));
 	add(value, sizeof(value));
 	add("\x02", 1);
 	add(key, sizeof(key));
-	ck_assert_int_eq(index_record_walk(slice_of(record.bytes, record.len), each, NULL), 0);
+	ck_assert_int_eq(index_record_walk(slice_of(record.bytes, record.len), each, NULL, &record.settled), 0);
 	ck_assert_int_eq(record.puts, 1);
 	ck_assert_int_eq(record.drops, 1);
+	ck_assert_uint_eq(record.settled, version == 1 ? 0 : 78);
 	for (size_t len = 0; len < record.len; len++)
-		ck_assert_int_lt(index_record_walk(slice_of(record.bytes, len), each, NULL), 0);
-	record.bytes[0] = 2;
-	ck_assert_int_eq(index_record_walk(slice_of(record.bytes, record.len), each, NULL), ERR_VERSION);
+		ck_assert_int_lt(index_record_walk(slice_of(record.bytes, len), each, NULL, &record.settled), 0);
+	record.bytes[0] = 3;
+	ck_assert_int_eq(index_record_walk(slice_of(record.bytes, record.len), each, NULL, &record.settled), ERR_VERSION);
+}
+
+START_TEST(test_bytes_of_a_record)
+{
+	walk_record(1);
+	walk_record(2);
 }
 END_TEST
 

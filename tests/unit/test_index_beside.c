@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records of chunks that are written at the same time: when their rows appear, and what a start does with those that may not be there. */
+#include "chunkd/index.h"
+
+#include <string.h>
+#include "tests/lib/disk_bed.h"
+#include "tests/lib/no_leaks.h"
+
+enum { CHANGES = 8, LONG_BYTES = INDEX_BESIDE_BYTES + 1 };
+
+static struct {
+	struct sim *sim;
+	struct io *host;
+	struct index *index;
+	struct index_change changes[CHANGES];
+	int ended[CHANGES], codes[CHANGES];
+	uint64_t asked[CHANGES]; /* blocks, by the start */
+	uint32_t asked_count, loaded;
+	int verdict;
+	bool closed;
+} w;
+
+static int each_row(void *ctx, const struct index_row *row, struct err *err)
+{
+	(void)ctx;
+	(void)row;
+	(void)err;
+	w.loaded++;
+	return 0;
+}
+
+static int all_rows(void *ctx, struct err *err)
+{
+	(void)ctx;
+	(void)err;
+	return 0;
+}
+
+static int verify(void *ctx, const struct index_row *row, struct err *err)
+{
+	(void)ctx;
+	ck_assert_uint_lt(w.asked_count, CHANGES);
+	w.asked[w.asked_count++] = row->copy.block;
+	return w.verdict < 0 ? err_set(err, w.verdict, "as told") : w.verdict;
+}
+
+static void fatal(void *ctx, int code, const char *text)
+{
+	(void)ctx;
+	ck_abort_msg("the index failed: %d, %s", code, text);
+}
+
+static int try_open(struct err *err)
+{
+	struct index_options o = {.dir = "/index", .backend = &kv_mem, .log_segment_bytes = MIB, .each = each_row, .loaded = all_rows, .verify = verify, .on_fatal = fatal};
+
+	w.asked_count = w.loaded = 0;
+	return index_open(w.host, &o, &w.index, err);
+}
+
+static void open_index(void)
+{
+	struct err err = {0};
+
+	ck_assert_msg(try_open(&err) == 0, "%s", err.text);
+}
+
+static void begin(uint64_t seed)
+{
+	memset(&w, 0, sizeof(w));
+	w.sim = sim_new(&(struct sim_options){.seed = seed});
+	w.host = sim_host_add(w.sim, "chunkd-1", DISK_MIB * MIB);
+	ck_assert_int_eq(io_mkdir(w.host, "/index", 0700), 0);
+	ck_assert_int_eq(io_sync_dir(w.host, "/"), 0);
+	sim_set_loss(w.host, SIM_LOSS_ALL);
+	open_index();
+}
+
+static void crash(void)
+{
+	sim_host_crash(w.host);
+	sim_host_restart(w.host);
+	open_index();
+}
+
+static void run(void)
+{
+	sim_run(w.sim, never, NULL, sim_now_ns(w.sim) + SECOND_NS / 10);
+}
+
+static void change_done(struct index_change *c, int code)
+{
+	w.ended[c - w.changes]++;
+	w.codes[c - w.changes] = code;
+}
+
+/* Change i is of block i. */
+static struct index_change *change(int i, uint32_t length)
+{
+	struct index_change *c = &w.changes[i];
+
+	*c = (struct index_change){.row = {.copy = {(uint64_t)i, 0, 0}, .policy = 1, .extent = {0, (uint32_t)i * 32, 2}, .length = length, .cell_bytes = 64 << 10, .sequence = index_next_sequence(w.index)},
+		.done = change_done};
+	c->row.extent.grains = (uint32_t)(format_round(length) / FORMAT_GRAIN_BYTES) + 1;
+	w.ended[i] = 0;
+	return c;
+}
+
+static bool is_there(int i)
+{
+	struct copy_id copy = {(uint64_t)i, 0, 0}, listed;
+	struct index_row row;
+	bool there = index_get(w.index, &copy, &row) == 0;
+
+	ck_assert_int_eq(index_list(w.index, &copy, &listed, 1) == 1 && listed.block == (uint64_t)i, there);
+	return there;
+}
+
+static void end(void)
+{
+	sim_free(w.sim);
+}
+
+START_TEST(test_row_appears_when_record_and_chunk_are_durable)
+{
+	struct index_change *c;
+
+	begin(1);
+	c = change(1, 100);
+	index_put_beside(w.index, c);
+	index_put_beside(w.index, change(2, 100));
+	run();
+	ck_assert(!is_there(1) && !is_there(2) && !w.ended[1]);
+	index_written(w.index, c, 0);
+	ck_assert(is_there(1) && w.ended[1] == 1 && w.codes[1] == 0);
+	ck_assert(!is_there(2) && !w.ended[2]);
+	index_written(w.index, &w.changes[2], 0);
+	ck_assert(is_there(2) && w.ended[2] == 1);
+
+	c = change(3, 100);
+	index_put_beside(w.index, c);
+	index_written(w.index, c, 0);
+	ck_assert(!is_there(3) && !w.ended[3]);
+	run();
+	ck_assert(is_there(3) && w.ended[3] == 1 && w.codes[3] == 0);
+
+	c = change(4, 100);
+	index_put_beside(w.index, c);
+	index_written(w.index, c, ERR_IO);
+	ck_assert(!w.ended[4]);
+	run();
+	ck_assert(w.ended[4] == 1 && w.codes[4] == ERR_IO);
+	end();
+}
+END_TEST
+
+/* What a start asks for is what was being written when the last record was made, and no more. */
+START_TEST(test_start_asks_for_what_is_not_settled)
+{
+	begin(2);
+	for (int i = 1; i <= 3; i++)
+		index_put_beside(w.index, change(i, 100));
+	index_written(w.index, &w.changes[2], 0);
+	run();
+	index_written(w.index, &w.changes[1], 0);
+	run();
+	w.verdict = 1;
+	crash(); /* no record says yet that the first two are there */
+	ck_assert_uint_eq(w.asked_count, 3);
+	ck_assert_uint_eq(w.loaded, 3);
+	ck_assert(is_there(1) && is_there(2) && is_there(3));
+
+	index_put(w.index, change(4, LONG_BYTES));
+	run();
+	crash();
+	ck_assert_uint_eq(w.asked_count, 0);
+
+	index_put_beside(w.index, change(5, 100));
+	index_put(w.index, change(6, LONG_BYTES)); /* behind the first, and so long that it was synced before */
+	run();
+	crash();
+	ck_assert_uint_eq(w.asked_count, 1);
+	ck_assert_uint_eq(w.asked[0], 5);
+	end();
+}
+END_TEST
+
+START_TEST(test_row_without_chunk_goes)
+{
+	begin(3);
+	for (int i = 1; i <= 2; i++) {
+		index_put_beside(w.index, change(i, 100));
+		index_written(w.index, &w.changes[i], 0);
+	}
+	run();
+	index_put_beside(w.index, change(3, 100));
+	run();
+	for (int i = 0; i < 2; i++) { /* its row stays until a record says that it goes, and is asked for again */
+		crash();
+		ck_assert_uint_eq(w.asked_count, 1);
+		ck_assert_uint_eq(w.asked[0], 3);
+		ck_assert_uint_eq(w.loaded, 2);
+		ck_assert(is_there(1) && is_there(2) && !is_there(3));
+	}
+	run();
+	ck_assert_uint_eq(index_count(w.index), 2);
+	ck_assert(index_idle(w.index) && !is_there(3));
+	crash();
+	ck_assert_uint_eq(w.asked_count, 0);
+	ck_assert_uint_eq(w.loaded, 2);
+	/* The copy may come again. */
+	index_put_beside(w.index, change(3, 200));
+	index_written(w.index, &w.changes[3], 0);
+	run();
+	ck_assert(is_there(3) && w.ended[3] == 1);
+	end();
+}
+END_TEST
+
+/* A write that failed: whatever is recorded later, the next start looks. */
+START_TEST(test_failed_write_is_never_settled)
+{
+	begin(5);
+	index_put_beside(w.index, change(1, 100));
+	index_put_beside(w.index, change(2, 100));
+	index_written(w.index, &w.changes[2], ERR_IO);
+	index_written(w.index, &w.changes[1], 0);
+	run();
+	ck_assert(w.ended[2] == 1 && w.codes[2] == ERR_IO);
+	index_put(w.index, change(3, LONG_BYTES));
+	run();
+	ck_assert_int_eq(w.ended[3], 1);
+	crash();
+	ck_assert_uint_eq(w.asked_count, 1);
+	ck_assert_uint_eq(w.asked[0], 2);
+	end();
+}
+END_TEST
+
+START_TEST(test_verify_that_fails_ends_the_start)
+{
+	struct err err = {0};
+
+	begin(6);
+	index_put_beside(w.index, change(1, 100));
+	run();
+	sim_host_crash(w.host);
+	sim_host_restart(w.host);
+	w.verdict = ERR_IO;
+	ck_assert_int_eq(try_open(&err), ERR_IO);
+	ck_assert_str_eq(err.text, "as told");
+	end();
+}
+END_TEST
+
+static void index_closed(void *ctx)
+{
+	(void)ctx;
+	w.closed = true;
+}
+
+static bool has_closed(void *ctx)
+{
+	(void)ctx;
+	return w.closed;
+}
+
+/* A stop right behind the start: what goes is recorded first. */
+START_TEST(test_closed_while_rows_go)
+{
+	begin(7);
+	index_put_beside(w.index, change(1, 100));
+	run();
+	crash();
+	ck_assert_uint_eq(w.asked_count, 1);
+	index_close(w.index, index_closed, NULL);
+	ck_assert(sim_run(w.sim, has_closed, NULL, sim_now_ns(w.sim) + SECOND_NS));
+	open_index();
+	ck_assert_uint_eq(w.asked_count, 0);
+	ck_assert_uint_eq(w.loaded, 0);
+	end();
+}
+END_TEST
+
+/* ---- on a disk ---- */
+
+static void small_puts(struct bed *b, uint64_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct chunk_put *p = mem_alloc(sizeof(*p));
+
+		chunk_put_init(p, b->disk, first + i, 0, 100 + 5000 * (i % 5));
+		p->ctx = b;
+		p->done = writer_done;
+		b->running++;
+		chunk_put_step(p);
+	}
+}
+
+enum { PUTS = 12 };
+
+static void count_drop(struct disk_drop *drop, int code)
+{
+	ck_assert_int_eq(code, 0);
+	--*(int *)drop->user;
+}
+
+static bool is_zero(void *ctx)
+{
+	return *(int *)ctx == 0;
+}
+
+/* The same chunks were there before and lie, dropped, where they come to lie again. */
+static void put_and_drop(struct bed *b)
+{
+	struct disk_drop drops[PUTS];
+	int left = 0;
+
+	small_puts(b, 10, PUTS);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+	for (int i = 0; i < PUTS; i++) {
+		drops[i] = (struct disk_drop){.done = count_drop, .user = &left};
+		left += disk_drop(b->disk, &(struct copy_id){10 + (uint64_t)i, 1, 0}, &drops[i]) == 0;
+	}
+	ck_assert_int_eq(left, PUTS);
+	ck_assert(sim_run(b->sim, is_zero, &left, sim_now_ns(b->sim) + SECOND_NS));
+	b->seal_count -= PUTS;
+}
+
+/*
+ * Ends the life that puts small chunks after `life_ns`, and what it has left befalls `loss`; then the next one, which is told to seal
+ * them all once more, by power loss. All that was answered in either is there. Returns how many rows went.
+ */
+static uint32_t two_lives(uint64_t seed, enum sim_loss loss, uint64_t life_ns)
+{
+	struct bed *b = MEM_NEW(struct bed);
+	uint32_t rows, gone;
+
+	bed_init(b, seed);
+	b->next_block = 100;
+	b->stop_writing = true;
+	small_puts(b, 1, 1); /* the segment is there */
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+	if (seed % 2)
+		put_and_drop(b);
+	sim_set_loss(b->host, loss);
+	small_puts(b, 10, PUTS);
+	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + life_ns);
+	crash_and_restart(b);
+	rows = (uint32_t)index_count(b->disk->index);
+	b->stop_writing = true;
+	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + SECOND_NS / 10);
+	gone = rows - (uint32_t)index_count(b->disk->index);
+	check_all(b);
+	b->seal_count = 0;
+	small_puts(b, 10, PUTS);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+	ck_assert_uint_eq(b->seal_count, PUTS);
+	sim_set_loss(b->host, SIM_LOSS_ALL);
+	crash_and_restart(b);
+	check_all(b);
+	sim_free(b->sim);
+	mem_free(b);
+	return gone;
+}
+
+static void many_lives(enum sim_loss loss, uint32_t least_gone)
+{
+	uint32_t gone = 0;
+
+	for (uint64_t seed = 1; seed <= 120; seed += unit_step())
+		gone += two_lives(seed, loss, seed * 10000);
+	ck_assert_uint_ge(gone, least_gone);
+}
+
+START_TEST(test_power_lost_amid_small_chunks)
+{
+	many_lives(SIM_LOSS_ANY, 5 / unit_step());
+	many_lives(SIM_LOSS_ALL, 5 / unit_step());
+}
+END_TEST
+
+START_TEST(test_killed_amid_small_chunks)
+{
+	many_lives(SIM_LOSS_NONE, 0);
+}
+END_TEST
+
+UNIT_MAIN("index_beside", test_row_appears_when_record_and_chunk_are_durable, test_start_asks_for_what_is_not_settled, test_row_without_chunk_goes,
+	test_failed_write_is_never_settled, test_verify_that_fails_ends_the_start, test_closed_while_rows_go,
+	test_power_lost_amid_small_chunks, test_killed_amid_small_chunks)
