@@ -49,6 +49,7 @@ static void free_chunkd(struct chunkd *ch)
 {
 	daemon_handlers_fini(ch);
 	bufpool_free(ch->pool);
+	io_way_fini(&ch->asks);
 	way_fini(&ch->way);
 	for (size_t i = 0; i < ch->o.disk_count; i++)
 		mem_free((void *)ch->o.disk_dirs[i]);
@@ -201,6 +202,22 @@ static void ignore_stopped(void *ctx)
 	(void)ctx;
 }
 
+/* Small chunks are what waits for bulk; reads are not counted, as those of bulk ask for as much of a processor. */
+static void count_for_way(void *ctx, struct io_way_sample *sample)
+{
+	struct chunkd *ch = ctx;
+
+	for (size_t i = 0; i < ch->disk_count; i++) {
+		struct index_stats stats = index_stats(ch->disks[i]->index);
+
+		sample->requests += stats.beside;
+		sample->entries += stats.records;
+		sample->entries_ns += stats.records_ns;
+	}
+}
+
+static void way_stopped(void *ctx);
+
 int chunkd_start(struct io *io, const struct chunkd_options *o, struct chunkd **ret_chunkd, struct err *err)
 {
 	struct chunkd *ch;
@@ -232,6 +249,8 @@ int chunkd_start(struct io *io, const struct chunkd_options *o, struct chunkd **
 	ch->inventory = inventory_new(ch);
 	ch->probes = probes_new(ch);
 	ch->registrar = registrar_new(ch);
+	io_way_start(&ch->asks, io,
+		&(struct io_way_options){.path = ch->way.path, .count = count_for_way, .stopped = way_stopped, .log = &ch->log, .ctx = ch});
 	*ret_chunkd = ch;
 	return 0;
 }
@@ -352,14 +371,23 @@ void chunkd_waits_for(const struct chunkd *ch, char *text, size_t text_bytes)
 		snprintf(text, text_bytes, "%zu disks are not closed yet", ch->disks_open);
 }
 
+static void way_stopped(void *ctx)
+{
+	struct chunkd *ch = ctx;
+
+	if (ch->registrar)
+		drops_close(ch->drops, drops_closed, ch);
+	else
+		registrar_closed(ch);
+}
+
 void chunkd_stop(struct chunkd *ch, void (*stopped)(void *ctx), void *ctx)
 {
 	CHECK(!ch->stopping);
 	ch->stopping = true;
 	ch->stopped = stopped;
 	ch->stopped_ctx = ctx;
-	if (ch->registrar)
-		drops_close(ch->drops, drops_closed, ch);
-	else
-		registrar_closed(ch);
+	io_way_stop(&ch->asks);
+	if (io_way_idle(&ch->asks))
+		way_stopped(ch);
 }

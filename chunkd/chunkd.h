@@ -33,8 +33,8 @@ struct chunkd_options {
 	const struct kv_backend *backend;
 	uint64_t log_segment_bytes; /* 0: 16 MiB */
 	uint64_t memory_bytes;      /* for buffers of data in flight; 0: 192 MiB */
-	const char *way_path;       /* the word by which a metad of this host asks bulk to make way; NULL: none */
-	uint64_t way_bytes_per_s;   /* what each disk writes of bulk then; 0: it never makes way */
+	const char *way_path;       /* the word by which bulk of this host is asked to make way; NULL: none */
+	uint64_t way_bytes_per_s;   /* what each disk writes of bulk then; 0: it never makes way, nor asks for it */
 	const struct rpc_transform *transform;
 	const struct log *log;
 	void (*on_fatal)(void *ctx, int code, const char *text);

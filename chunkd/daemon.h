@@ -8,6 +8,7 @@
 #include "chunkd/disk.h"
 #include "chunkd/way.h"
 #include "common/code/token.h"
+#include "common/io/io_way.h"
 #include "proto/chunkd.pb-c.h"
 #include "common/rpc/metrics_http.h"
 
@@ -31,7 +32,8 @@ struct chunkd {
 	struct log log;
 	struct uuid server_uuid;
 	struct bufpool *pool;
-	struct way way;
+	struct way way;     /* bulk of these disks makes way */
+	struct io_way asks; /* and that of all of the host's for small chunks of these */
 	struct disk **disks;
 	size_t disk_count;
 	struct bad_disk *bad;

@@ -57,6 +57,8 @@ struct index {
 	struct list pending; /* index_change */
 	struct batch batch;  /* one record at a time: more on their way would only be smaller */
 	bool in_flight;
+	uint64_t submitted_ns; /* what is in flight */
+	struct index_stats stats;
 	struct io_turn_hook hook;
 	uint64_t count, sequence;
 	struct list unsettled; /* changes of chunks that are being written, or are not there, by sequence */
@@ -328,6 +330,8 @@ static void batch_done(struct journal_entry *entry, int code)
 	while (!list_empty(&b->changes))
 		list_push_back(&now, list_pop_front(&b->changes));
 	index->in_flight = false;
+	index->stats.records++;
+	index->stats.records_ns += io_now_ns(index->io) - index->submitted_ns;
 	if (!list_empty(&index->pending))
 		io_at_turn_end(index->io, &index->hook);
 	while (!list_empty(&now)) {
@@ -375,6 +379,7 @@ static void submit_batch(struct index *index, struct batch *b)
 	b->entry.append.data = slice_of(b->data, w.len);
 	b->entry.done = batch_done;
 	index->in_flight = true;
+	index->submitted_ns = io_now_ns(index->io);
 	journal_submit(index->journal, &b->entry);
 }
 
@@ -409,6 +414,7 @@ void index_put_beside(struct index *index, struct index_change *c)
 	CHECK(c->row.length <= INDEX_BESIDE_BYTES && c->row.sequence == index->sequence);
 	add_change(index, c, false);
 	c->data_due = true;
+	index->stats.beside++;
 	list_push_back(&index->unsettled, &c->unsettled);
 }
 
@@ -472,6 +478,11 @@ uint64_t index_next_sequence(struct index *index)
 uint64_t index_count(const struct index *index)
 {
 	return index->count;
+}
+
+struct index_stats index_stats(const struct index *index)
+{
+	return index->stats;
 }
 
 bool index_idle(const struct index *index)

@@ -106,6 +106,13 @@ enum { INDEX_SEQUENCE_GAP = 1 << 14 };
 /* Greater than that of every seal of this disk before, also of those that a crash cut short. */
 uint64_t index_next_sequence(struct index *index);
 uint64_t index_count(const struct index *index); /* rows */
+
+/* Since it was opened. */
+struct index_stats {
+	uint64_t beside;              /* chunks that index_put_beside was called for */
+	uint64_t records, records_ns; /* that became durable, or failed, and their time from submission on */
+};
+struct index_stats index_stats(const struct index *index);
 bool index_idle(const struct index *index);      /* no change under way */
 bool index_is_full(const struct index *index);   /* its file system is: only drops, which always pass */
 bool index_has_room(const struct index *index);  /* false: the tables in memory are full, admit no new work */

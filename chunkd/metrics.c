@@ -56,7 +56,7 @@ static const struct {
 	{{"craton_disk_stuck", METRIC_GAUGE, "1: segments cannot be made, and not for want of room: it takes no more than fits into those there are."}, stuck},
 	{{"craton_disk_registered", METRIC_GAUGE, "1: metad has given the disk a generation, which it holds."}, registered},
 	{{"craton_disk_queue", METRIC_GAUGE, "Reads and writes of this disk under way or waiting."}, queue},
-	{{"craton_disk_held_bytes_total", METRIC_COUNTER, "Bulk written later to make way for a metad of this host."}, held},
+	{{"craton_disk_held_bytes_total", METRIC_COUNTER, "Bulk written later to make way for a metad or small chunks of this host."}, held},
 };
 
 static void write_disks(struct chunkd *ch, struct metrics *m)
@@ -86,7 +86,9 @@ static void write_metrics(void *ctx, struct metrics *m)
 				   reg = {"craton_chunkd_registered", METRIC_GAUGE, "1: metad knows this server since its start."},
 				   unusable = {"craton_chunkd_unusable_disks", METRIC_GAUGE,
 					   "Disks that this server was told to serve and could not open."},
-				   gets = {"craton_chunkd_reads", METRIC_GAUGE, "Reads of chunks under way."};
+				   gets = {"craton_chunkd_reads", METRIC_GAUGE, "Reads of chunks under way."},
+				   asks = {"craton_chunkd_asks_way", METRIC_GAUGE, "1: bulk writes of this host are asked to make way for small chunks."},
+				   asked = {"craton_chunkd_asked_way_seconds_total", METRIC_COUNTER, "Time for which they were."};
 	struct chunkd *ch = ctx;
 	struct metrics_labels l;
 
@@ -101,6 +103,9 @@ static void write_metrics(void *ctx, struct metrics *m)
 	metrics_one(m, &reg, ch->registered);
 	metrics_one(m, &unusable, ch->bad_count);
 	metrics_one(m, &gets, ch->gets);
+	metrics_one(m, &asks, ch->asks.asks);
+	metrics_begin(m, &asked);
+	metrics_seconds(m, NULL, ch->asks.asked_ns);
 	write_disks(ch, m);
 	rpc_server_write_metrics(ch->server, m);
 }

@@ -62,7 +62,7 @@ static const struct opt table[] = {
 		OPTION(beside_metad),
 		.max = 1024 * GIB,
 		.arg = "SIZE",
-		.help = "bulk that each disk writes a second while a metad of this host is short of time or disk; 0: all it can; for stores of one host"},
+		.help = "bulk that each disk writes a second while a metad, or small chunks, of this host are short of time or disk; 0: all it can; for stores of one host"},
 	{.name = "no-format",
 		.type = OPT_FLAG,
 		OPTION(no_format),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * way: bulk writes make way for a metad of the same host that is short of processor or disk (metad/plan/way.h says when it asks). One for all
+ * way: bulk writes make way for a metad, or for small chunks, of the same host that are short of processor or disk (common/io/io_way.h says when they ask). One for all
  * disks of a daemon; sched.h holds the writes back.
  */
 #ifndef CHUNKD_WAY_H
@@ -12,7 +12,7 @@
 #include "common/io/io_word.h"
 
 #define WAY_LOOK_NS (20ull * 1000 * 1000)   /* the word is looked at so often while there is bulk to write */
-#define WAY_HEARD_NS (500ull * 1000 * 1000) /* and heard so long: metad repeats it every 100 ms */
+#define WAY_HEARD_NS (500ull * 1000 * 1000) /* and heard so long: who asks repeats it every 100 ms */
 #define WAY_HOLD_NS (500ull * 1000 * 1000)  /* no write is held back longer: after a second clients ask whether a server is there */
 
 enum { WAY_BULK_BYTES = 64 << 10 }; /* writes of less are not bulk: small files are metadata's own kind of load */

@@ -470,6 +470,22 @@ static void say_next_step(const struct metad *md, int code, struct err *err)
 	err_set(err, code, "%.*s; %s", (int)(sizeof(text) - strlen(next) - 3), text, next);
 }
 
+static void count_for_way(void *ctx, struct io_way_sample *sample)
+{
+	struct metad *md = metad__of(ctx);
+	struct rpc_stats rpc;
+
+	rpc_server_get_stats(md->server, &rpc);
+	sample->requests = rpc.requests;
+	sample->entries = md->batcher.entries;
+	sample->entries_ns = md->batcher.seconds.sum_ns;
+}
+
+static void on_way_stopped(void *ctx)
+{
+	metad__maybe_stopped(metad__of(ctx));
+}
+
 int metad_start(struct io *io, const struct metad_options *options, struct metad **ret_metad, struct err *err)
 {
 	struct metad *md = metad_new(io);
@@ -499,7 +515,8 @@ int metad_start(struct io *io, const struct metad_options *options, struct metad
 		log_line(md->options.log, LOG_INFO, "waits", "text=\"it belongs to no group yet: craton meta add it, by its address\"");
 	metad__drive_timer(md);
 	metad__background_start(md);
-	metad__make_way_start(md);
+	io_way_start(&md->way, md->io,
+		&(struct io_way_options){.path = md->options.way_path, .count = count_for_way, .stopped = on_way_stopped, .log = md->options.log, .ctx = md});
 	metad__table_check_start(md);
 	*ret_metad = md;
 	return 0;
@@ -521,7 +538,7 @@ static void on_ledger_closed(void *ctx, int code)
 	if (code && !md->failed)
 		log_line(md->options.log, LOG_ERROR, "close-failed", "error=%s", err_name(code));
 	metad__batch_fini(md);
-	metad__make_way_fini(md);
+	io_way_fini(&md->way);
 	metad_free(md);
 	stopped(stopped_ctx);
 }
@@ -530,7 +547,7 @@ static void on_ledger_closed(void *ctx, int code)
 void metad__maybe_stopped(struct metad *md)
 {
 	if (!md->stopping || !md->server_closed || md->closing || !metad__batches_idle(md) || !metad__scan_idle(md) ||
-		!metad__background_idle(md) || !metad__make_way_idle(md) || !metad__table_check_idle(md) || io_pending(&md->timer))
+		!metad__background_idle(md) || !io_way_idle(&md->way) || !metad__table_check_idle(md) || io_pending(&md->timer))
 		return;
 	md->closing = true;
 	metad__backup_stop(md);
@@ -557,7 +574,7 @@ static void stop_parts(void *ctx)
 	ledger_resign(md->ledger);
 	metad__scan_stop(md);
 	metad__background_stop(md);
-	metad__make_way_stop(md);
+	io_way_stop(&md->way);
 	metad__table_check_stop(md);
 	if (io_pending(&md->timer))
 		io_cancel(md->io, &md->timer);

@@ -18,13 +18,12 @@
 #include "common/code/backup.h"
 #include "common/code/place.h"
 #include "common/code/token.h"
-#include "common/io/io_word.h"
+#include "common/io/io_way.h"
 #include "common/rpc/metrics_http.h"
 #include "common/rpc/rpc.h"
 #include "metad/ledger.h"
 #include "metad/metad.h"
 #include "metad/plan/gc.h"
-#include "metad/plan/way.h"
 #include "metad/repeats.h"
 #include "metad/state/state.h"
 #include "proto/metad.pb-c.h"
@@ -201,20 +200,6 @@ struct metad_gc {
 };
 struct metad_repair; /* handlers_repair.c */
 
-/* ---- bulk that makes way ---- */
-
-struct make_way {
-	struct plan_way way;
-	struct io_word word;
-	int waited_fd; /* -1: the system does not say */
-	struct plan_way_sample counts; /* since the start, as of counted_ns */
-	uint64_t counted_ns;
-	uint64_t asked_ns; /* for so long since the start */
-	bool asks;         /* and could say so */
-	int said_code;     /* of the last try to */
-	struct io_op timer;
-};
-
 /* ---- sessions: who was heard when, and what clients have open ---- */
 
 struct sessions {
@@ -318,7 +303,7 @@ struct metad {
 	struct batcher batcher;
 	struct background background;
 	struct metad_gc gc;
-	struct make_way make_way;
+	struct io_way way;
 	struct metad_repair *repair;
 	struct state_cmd cmd; /* being built */
 
@@ -426,10 +411,6 @@ bool metad__background_idle(const struct metad *md);
 
 /* make_way.c */
 /* After the server is open. */
-void metad__make_way_start(struct metad *md);
-void metad__make_way_stop(struct metad *md);
-bool metad__make_way_idle(const struct metad *md);
-void metad__make_way_fini(struct metad *md);
 
 /* handlers_repair.c */
 void metad__repair_init(struct metad *md);

@@ -46,7 +46,7 @@ struct metad_options {
 	uint64_t down_after_ms;                /* server.down_after of a new store; 0: its default */
 	uint16_t supports;                     /* cluster versions up to it, as an older build; 0: what this build does. For tests */
 	bool table_unread;                     /* the whole table is not read now and then. For tests */
-	const char *way_path;                  /* the word that asks bulk of this host to make way (common/io/io_word.h); NULL: none */
+	const char *way_path;                  /* the word that asks bulk of this host to make way (common/io/io_way.h); NULL: none */
 	const struct rpc_transform *transform;
 	const struct log *log;
 	void (*on_fatal)(void *ctx, int code, const char *text); /* the daemon cannot go on: stop the process */

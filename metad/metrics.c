@@ -34,9 +34,9 @@ static void write_log(struct metad *md, struct metrics *m)
 	metrics_histogram(m, NULL, &md->batcher.seconds);
 	metrics_one(m, &hangs, ledger_ill(md->ledger) == LEDGER_LOG_HANGS);
 	metrics_one(m, &stands, ledger_ill(md->ledger) == LEDGER_ROWS_STAND);
-	metrics_one(m, &asks, md->make_way.asks);
+	metrics_one(m, &asks, md->way.asks);
 	metrics_begin(m, &asked);
-	metrics_seconds(m, NULL, md->make_way.asked_ns);
+	metrics_seconds(m, NULL, md->way.asked_ns);
 }
 
 static void write_kv(struct metad *md, struct metrics *m)

@@ -17,6 +17,9 @@ struct bed {
 	struct chunkd *chunkd;
 	struct rpc_peer *peer;
 	uint32_t disk;
+	const char *way_path; /* of the next start */
+	uint64_t way_bytes_per_s;
+	uint64_t capacity_bytes; /* likewise; 0: 64 MiB */
 	int fatal;
 	uint8_t data[DATA_BYTES], got[DATA_BYTES];
 	uint32_t crcs[DATA_BYTES / LIMIT_UNIT_BYTES + 1];
@@ -49,13 +52,15 @@ static inline int try_start(const char *secret, const char *const *disks, size_t
 		.name = "chunkd-9",
 		.disk_dirs = disks,
 		.disk_count = count,
-		.capacity_bytes = 64 << 20,
+		.capacity_bytes = b->capacity_bytes ? b->capacity_bytes : 64 << 20,
 		.listen = sim_host_addr(b->host, 7100),
 		.metads = {.count = 1, .addrs = {b->m.options.listen}},
 		.cluster = metad_bed_cluster,
 		.backend = &kv_mem,
 		.log_segment_bytes = 1 << 20,
 		.memory_bytes = 40 << 20,
+		.way_path = b->way_path,
+		.way_bytes_per_s = b->way_bytes_per_s,
 		.log = &b->m.log,
 		.on_fatal = on_fatal,
 		.ctx = b,

@@ -112,6 +112,21 @@ static inline void metad_bed_silence(struct metad_bed *bed, uint64_t ms)
 }
 
 /* Simulated time goes on; a session is kept, as a client would. */
+/* How long the threads of the host's daemon have waited for a processor, as the system says it (io_way.h). */
+static inline void metad_bed_say_waited(struct io *host, uint64_t ns)
+{
+	char text[64];
+	int fd, rc = io_mkdir(host, "/proc", 0700);
+
+	ck_assert(rc == 0 || rc == ERR_EXIST);
+	rc = io_mkdir(host, "/proc/thread-self", 0700);
+	ck_assert(rc == 0 || rc == ERR_EXIST);
+	snprintf(text, sizeof(text), "12345 %llu 17\n", (unsigned long long)ns);
+	ck_assert_int_eq(io_open(host, "/proc/thread-self/schedstat", IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd), 0);
+	ck_assert_int_eq(io_pwrite(host, fd, text, strlen(text), 0), (int64_t)strlen(text));
+	io_close(host, fd);
+}
+
 static inline void metad_bed_sleep(struct metad_bed *bed, uint64_t ms)
 {
 	const uint64_t step_ms = 10 * 1000;

@@ -30,18 +30,7 @@ START_TEST(test_time_goes_on_after_a_crash)
 }
 END_TEST
 
-/* ---- bulk of its host is asked to make way (plan/way.h) ---- */
-
-static void say_waited(uint64_t ns)
-{
-	char text[64];
-	int fd;
-
-	snprintf(text, sizeof(text), "12345 %llu 17\n", (unsigned long long)ns);
-	ck_assert_int_eq(io_open(b->server_io, "/proc/thread-self/schedstat", IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &fd), 0);
-	ck_assert_int_eq(io_pwrite(b->server_io, fd, text, strlen(text), 0), (int64_t)strlen(text));
-	io_close(b->server_io, fd);
-}
+/* ---- bulk of its host is asked to make way (io_way.h) ---- */
 
 static void look_up_for(uint64_t ms)
 {
@@ -56,34 +45,32 @@ START_TEST(test_who_waits_for_a_processor_asks_for_way)
 	struct io_word word;
 
 	metad_bed_open_sim(b, 1);
-	ck_assert_int_eq(io_mkdir(b->server_io, "/proc", 0700), 0);
-	ck_assert_int_eq(io_mkdir(b->server_io, "/proc/thread-self", 0700), 0);
-	say_waited(1000);
+	metad_bed_say_waited(b->server_io, 1000);
 	b->options.way_path = "/way";
 	metad_bed_restart(b);
 	ck_assert_int_eq(io_word_open(&word, b->server_io, "/way"), 0);
 	look_up_for(3000);
 	ck_assert(!io_word_heard(&word, UINT64_MAX));
-	say_waited(2000000000);
+	metad_bed_say_waited(b->server_io, 2000000000);
 	look_up_for(3000);
 	ck_assert(io_word_heard(&word, 300000000));
-	ck_assert(b->md->make_way.asks);
+	ck_assert(b->md->way.asks);
 	/* Where it cannot be said, it is not asked for, and said when it can be. */
 	ck_assert_int_eq(io_unlink(b->server_io, "/way"), 0);
 	ck_assert_int_eq(io_mkdir(b->server_io, "/way", 0700), 0);
 	look_up_for(IO_WORD_OPEN_NS / 1000000 + 3000);
-	say_waited(200000000000);
+	metad_bed_say_waited(b->server_io, 200000000000);
 	look_up_for(3000);
-	ck_assert(!b->md->make_way.asks);
+	ck_assert(!b->md->way.asks);
 	ck_assert_int_eq(io_rename(b->server_io, "/way", "/away"), 0);
 	look_up_for(IO_WORD_OPEN_NS / 1000000 + 3000);
-	say_waited(400000000000);
+	metad_bed_say_waited(b->server_io, 400000000000);
 	look_up_for(3000);
-	ck_assert(b->md->make_way.asks);
+	ck_assert(b->md->way.asks);
 	ck_assert(io_word_heard(&word, 300000000));
 	/* Without work it is asked no more, however long it waits. */
 	metad_bed_sleep(b, 2000);
-	say_waited(900000000000);
+	metad_bed_say_waited(b->server_io, 900000000000);
 	metad_bed_sleep(b, 2000);
 	ck_assert(!io_word_heard(&word, 2500000000));
 	io_word_close(&word);
