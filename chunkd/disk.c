@@ -203,9 +203,8 @@ static int by_place(const void *va, const void *vb)
 }
 
 /* In the order of their places: a million of them take a fraction of a second so, and several in the index's order. */
-static int reserve_rows(void *ctx, struct err *err)
+static int reserve_rows(struct disk *d, struct err *err)
 {
-	struct disk *d = ctx;
 	int rc = 0;
 
 	if (d->load.count)
@@ -226,11 +225,19 @@ static int reserve_rows(void *ctx, struct err *err)
 	return rc < 0 ? ERR_CORRUPT : 0;
 }
 
+static int index_loaded(void *ctx, struct err *err)
+{
+	struct disk *d = ctx;
+	int rc = verify_end(&d->verify, err);
+
+	return rc < 0 ? rc : reserve_rows(d, err);
+}
+
 static int verify_row(void *ctx, const struct index_row *row, struct err *err)
 {
 	struct disk *d = ctx;
 
-	return verify_chunk(&d->load.verify, row, err);
+	return verify_chunk(&d->verify, row, err);
 }
 
 static void on_fatal(void *ctx, int code, const char *text)
@@ -258,19 +265,19 @@ static int open_parts(struct disk *d, const struct disk_options *o, uint64_t cap
 		&d->segments, err);
 	if (rc < 0)
 		return rc;
-	verify_init(&d->load.verify, d->io, d->segments, &d->trailer_key);
+	verify_init(&d->verify, d->io, d->segments, &d->trailer_key, d->log, d->dir);
 	rc = index_open(d->io,
 		&(struct index_options){.dir = path,
 			.backend = o->backend,
 			.log_segment_bytes = log_bytes,
 			.buffered = d->buffered,
 			.each = note_row,
-			.loaded = reserve_rows,
+			.loaded = index_loaded,
 			.verify = verify_row,
 			.on_fatal = on_fatal,
 			.ctx = d},
 		&d->index, err);
-	verify_fini(&d->load.verify, d->log, d->dir);
+	verify_fini(&d->verify);
 	if (rc == ERR_NOENT)
 		return err_set(err, rc, "%s is missing: restore it, or run craton-chunkd --rebuild-index --disk %s",
 			path, d->dir);

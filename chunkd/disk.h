@@ -65,8 +65,8 @@ struct disk {
 	struct {
 		struct alloc_extent *extents;
 		size_t count, cap;
-		struct verify verify;
 	} load;          /* while the index is opened */
+	struct verify verify; /* likewise */
 	struct map pins; /* extents being read */
 	uint32_t drops;  /* whose records are on their way */
 	struct {

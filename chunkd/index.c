@@ -9,8 +9,9 @@
  * open: frame numbers only rise, and a gap is more than the seals that can have been under way. (A rebuilt index has a new log, but
  * records a number far behind all that the rebuild found: rebuild.c.)
  *
- * Settled seals: the least sequence of a chunk that is being written, when a record is made, is in the record, and a row of its own when that
- * is applied. It never passes a chunk whose write failed, nor, after a start, one whose row is to go, before that is recorded: what a crash
+ * Settled seals: the least sequence of a chunk that is being written, when a record is made, is in the record, and in a row of its own when that
+ * is applied, with the greatest of all seals then: what has a greater one at a start is of an older build, which records chunks when they are durable. It never passes a
+ * chunk whose write failed, nor, after a start, one whose row is to go, before that is recorded: what a crash
  * leaves of these is looked at again. Rows of what is not settled are there for nobody (is_hidden), as their records may be applied first.
  */
 #include "chunkd/index.h"
@@ -62,7 +63,11 @@ struct index {
 	struct io_turn_hook hook;
 	uint64_t count, sequence;
 	struct list unsettled; /* changes of chunks that are being written, or are not there, by sequence */
-	uint64_t held;         /* of the first chunk whose write failed; UINT64_MAX: none */
+	struct {
+		uint64_t *sequences; /* of chunks whose write failed, or whose row could not be dropped: hidden until the next start */
+		size_t count, cap;
+		uint64_t least; /* UINT64_MAX: none */
+	} failed;
 	struct {
 		struct index_change *changes;
 		size_t count, cap, left;
@@ -199,16 +204,49 @@ static uint64_t stored_number(struct kv *kv, uint8_t key)
 }
 
 /* It only ever rises. */
-static void store_number(struct kv *kv, uint8_t key, uint64_t number)
+static void store_sequence(struct kv *kv, uint64_t sequence)
 {
-	uint8_t value[8];
+	uint8_t key = KEY_SEQUENCE, value[8];
 	struct wcursor w;
 
-	if (number <= stored_number(kv, key))
+	if (sequence <= stored_number(kv, key))
 		return;
 	wcursor_init(&w, value, sizeof(value));
-	wcursor_u64(&w, number);
+	wcursor_u64(&w, sequence);
 	kv_put(kv, slice_of(&key, 1), slice_of(value, sizeof(value)));
+}
+
+static void store_settled(struct kv *kv, uint64_t settled)
+{
+	uint8_t key = KEY_SETTLED, value[16];
+	struct wcursor w;
+
+	if (settled == 0)
+		return;
+	wcursor_init(&w, value, sizeof(value));
+	wcursor_u64(&w, settled);
+	wcursor_u64(&w, stored_number(kv, KEY_SEQUENCE));
+	kv_put(kv, slice_of(&key, 1), slice_of(value, sizeof(value)));
+}
+
+/* Chunks whose durability is not known: sequences from `from` to `to`. */
+struct unsettled {
+	uint64_t from, to;
+};
+
+static struct unsettled stored_unsettled(struct kv *kv)
+{
+	uint8_t key = KEY_SETTLED;
+	struct unsettled u;
+	struct slice value;
+	struct rcursor r;
+
+	if (kv_get(kv, slice_of(&key, 1), &value) < 0)
+		return (struct unsettled){1, 0};
+	rcursor_init(&r, value.data, value.len);
+	u.from = rcursor_u64(&r);
+	u.to = rcursor_u64(&r);
+	return u;
 }
 
 int index_record_walk(struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx,
@@ -273,8 +311,8 @@ static int apply(void *ctx, struct kv *kv, uint64_t at, struct slice data, struc
 	if (rc < 0)
 		return err_set(err, rc, "index record %llu %s", (unsigned long long)at,
 			rc == ERR_VERSION ? "has an unknown version: use a newer program" : "is malformed");
-	store_number(kv, KEY_SEQUENCE, a.sequence);
-	store_number(kv, KEY_SETTLED, settled);
+	store_sequence(kv, a.sequence);
+	store_settled(kv, settled);
 	return 0;
 }
 
@@ -289,24 +327,40 @@ static uint64_t settled(const struct index *index)
 {
 	uint64_t first = list_empty(&index->unsettled) ? index->sequence + 1 : first_unsettled(index);
 
-	return first < index->held ? first : index->held;
+	return first < index->failed.least ? first : index->failed.least;
 }
 
+/* The list is short, and most rows are of before its first. */
 static bool is_hidden(const struct index *index, uint64_t sequence)
 {
-	if (list_empty(&index->unsettled) || sequence < first_unsettled(index))
-		return false;
-	LIST_FOREACH(it, &index->unsettled)
-		if (LIST_ENTRY(it, struct index_change, unsettled)->row.sequence == sequence)
+	for (size_t i = 0; i < index->failed.count; i++)
+		if (index->failed.sequences[i] == sequence)
 			return true;
+	LIST_FOREACH(it, &index->unsettled) {
+		uint64_t at = LIST_ENTRY(it, struct index_change, unsettled)->row.sequence;
+
+		if (at >= sequence)
+			return at == sequence;
+	}
 	return false;
+}
+
+static void note_failed(struct index *index, uint64_t sequence)
+{
+	if (index->failed.count == index->failed.cap) {
+		index->failed.cap = index->failed.cap ? 2 * index->failed.cap : 16;
+		index->failed.sequences = mem_realloc(index->failed.sequences, index->failed.cap * sizeof(*index->failed.sequences));
+	}
+	index->failed.sequences[index->failed.count++] = sequence;
+	if (sequence < index->failed.least)
+		index->failed.least = sequence;
 }
 
 static void settle(struct index *index, struct index_change *c, int code)
 {
 	list_remove(&c->unsettled);
-	if (code < 0 && c->row.sequence < index->held)
-		index->held = c->row.sequence;
+	if (code < 0)
+		note_failed(index, c->row.sequence);
 }
 
 /* A change whose record is durable, or failed, and whose chunk is. */
@@ -541,16 +595,16 @@ static void drop_gone(struct index *index)
 }
 
 /* 0: the row's chunk may not be there, and is not. */
-static int is_there(struct index *index, const struct index_row *row, uint64_t settled_then, struct err *err)
+static int is_there(struct index *index, const struct index_row *row, struct unsettled u, struct err *err)
 {
-	if (!settled_then || row->sequence < settled_then || row->length > INDEX_BESIDE_BYTES || !index->o.verify)
+	if (row->sequence < u.from || row->sequence > u.to || row->length > INDEX_BESIDE_BYTES || !index->o.verify)
 		return 1;
 	return index->o.verify(index->o.ctx, row, err);
 }
 
 static int scan(struct index *index, struct err *err)
 {
-	uint64_t settled_then = stored_number(journal_kv(index->journal), KEY_SETTLED);
+	struct unsettled unsettled = stored_unsettled(journal_kv(index->journal));
 	struct kv *kv = journal_kv(index->journal);
 	uint8_t first = KEY_CHUNK;
 	struct kv_scan s;
@@ -564,7 +618,7 @@ static int scan(struct index *index, struct err *err)
 		if (rc < 0)
 			rc = err_set(err, ERR_CORRUPT, "a row of the chunk index is malformed");
 		else
-			rc = is_there(index, &row, settled_then, err);
+			rc = is_there(index, &row, unsettled, err);
 		if (rc == 0)
 			note_gone(index, &row);
 		else if (rc > 0)
@@ -586,6 +640,7 @@ static void free_index(struct index *index)
 {
 	io_turn_hook_remove(index->io, &index->hook);
 	mem_free(index->gone.changes);
+	mem_free(index->failed.sequences);
 	mem_free(index);
 }
 
@@ -626,7 +681,7 @@ int index_open(struct io *io, const struct index_options *options, struct index 
 	index->o = *options;
 	list_init(&index->pending);
 	list_init(&index->unsettled);
-	index->held = UINT64_MAX;
+	index->failed.least = UINT64_MAX;
 	io_turn_hook_init(&index->hook, flush_changes);
 	index->batch.index = index;
 	list_init(&index->batch.changes);

@@ -63,7 +63,10 @@ struct index_options {
 	/* At open, for each row, then once for all of them; a failure ends the open. */
 	int (*each)(void *ctx, const struct index_row *row, struct err *err);
 	int (*loaded)(void *ctx, struct err *err);
-	/* Before `each`, for a row of a chunk of INDEX_BESIDE_BYTES at most that may not be there. 1: it is, durably; 0: it is not. NULL: there are none. */
+	/*
+	 * Before `each`, for a row of a chunk of INDEX_BESIDE_BYTES at most that may not be there. 1: it is, and is durable when `loaded` has returned 0; 0: it
+	 * is not, so that the row goes and `each` does not see it; below 0: that ends the open. NULL: there are none.
+	 */
 	int (*verify)(void *ctx, const struct index_row *row, struct err *err);
 	/* Nothing is acknowledged any more. */
 	void (*on_fatal)(void *ctx, int code, const char *text);
@@ -105,7 +108,7 @@ void index_drop(struct index *index, struct index_change *change);
 enum { INDEX_SEQUENCE_GAP = 1 << 14 };
 /* Greater than that of every seal of this disk before, also of those that a crash cut short. */
 uint64_t index_next_sequence(struct index *index);
-uint64_t index_count(const struct index *index); /* rows */
+uint64_t index_count(const struct index *index); /* rows, also of chunks that are being written or go */
 
 /* Since it was opened. */
 struct index_stats {
@@ -133,8 +136,8 @@ struct index_record_change {
 	struct index_row row;
 };
 /*
- * Gives each change of a record, in order. ERR_VERSION; ERR_FORMAT: changes before the malformed one were given. Seals of sequences below
- * ret_settled were durable, chunk and all, when it was written; 0: it is of a build whose are whenever they are recorded.
+ * Gives each change of a record, in order. ERR_VERSION; ERR_FORMAT: changes before the malformed one were given. Small chunks of sequences below
+ * ret_settled were durable when it was written; 0: it is of a build that records chunks when they are.
  */
 int index_record_walk(struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx,
 	uint64_t *ret_settled);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A segment is synced before the first of its chunks is looked at. The last life may have been killed with writes that the disk has and has
- * not made durable: what can be read would be believed, and be gone when power fails.
+ * What is found is synced behind the last read of it. The last life may have been killed with writes that the disk has and has not made durable, or that it
+ * still gets: what can be read would be believed, and be gone when power fails.
  *
- * A chunk that cannot be read counts as there: it may have been acknowledged, and be read another time. If it is not whole, whoever reads it
- * will say so, as of any chunk.
+ * A chunk that cannot be read, again and again, is not there: a sector that was torn by the loss of power may look like that, and whoever is asked for the chunk once more
+ * would say that it is sealed. Where many cannot be read the disk is what is at fault, and the start fails: they may have been acknowledged.
  */
 #include "chunkd/verify.h"
 
@@ -13,37 +13,43 @@
 #include "chunkd/trailers.h"
 #include "common/base/mem.h"
 
-void verify_init(struct verify *v, struct io *io, const struct segments *segments, const struct hmac_key *trailer_key)
+void verify_init(struct verify *v, struct io *io, const struct segments *segments, const struct hmac_key *trailer_key, const struct log *log, const char *dir)
 {
-	*v = (struct verify){.io = io, .segments = segments, .trailer_key = trailer_key};
+	*v = (struct verify){.io = io, .segments = segments, .trailer_key = trailer_key, .log = log, .dir = dir};
 }
 
-void verify_fini(struct verify *v, const struct log *log, const char *dir)
+void verify_fini(struct verify *v)
 {
-	if (v->there + v->gone)
-		log_line(log, LOG_INFO, "last-seals-verified", "disk=%s there=%u gone=%u", dir, v->there, v->gone);
-	mem_free(v->synced);
-	v->synced = NULL;
+	mem_free(v->touched);
+	v->touched = NULL;
 }
 
-static int sync_segment(struct verify *v, uint32_t segment, struct err *err)
+static void touch(struct verify *v, uint32_t segment)
+{
+	for (uint32_t i = 0; i < v->touched_count; i++)
+		if (v->touched[i] == segment)
+			return;
+	if (v->touched_count == v->touched_cap) {
+		v->touched_cap = v->touched_cap ? 2 * v->touched_cap : 16;
+		v->touched = mem_realloc(v->touched, v->touched_cap * sizeof(*v->touched));
+	}
+	v->touched[v->touched_count++] = segment;
+}
+
+int verify_end(struct verify *v, struct err *err)
 {
 	char name[SEGMENT_NAME_BYTES];
-	int rc;
 
-	for (uint32_t i = 0; i < v->synced_count; i++)
-		if (v->synced[i] == segment)
-			return 0;
-	rc = io_fdatasync(v->io, segments_fd(v->segments, segment));
-	if (rc < 0) {
-		segments_name(v->segments, segment, name);
-		return err_set(err, rc, "cannot sync %s: %s", name, err_text(rc));
+	for (uint32_t i = 0; i < v->touched_count; i++) {
+		int rc = io_fdatasync(v->io, segments_fd(v->segments, v->touched[i]));
+
+		if (rc == 0)
+			continue;
+		segments_name(v->segments, v->touched[i], name);
+		return err_set(err, rc, "cannot sync %s/%s: %s", v->dir, name, err_text(rc));
 	}
-	if (v->synced_count == v->synced_cap) {
-		v->synced_cap = v->synced_cap ? 2 * v->synced_cap : 16;
-		v->synced = mem_realloc(v->synced, v->synced_cap * sizeof(*v->synced));
-	}
-	v->synced[v->synced_count++] = segment;
+	if (v->there + v->gone)
+		log_line(v->log, LOG_INFO, "last-seals-verified", "disk=%s there=%u gone=%u unreadable=%u", v->dir, v->there, v->gone, v->unreadable);
 	return 0;
 }
 
@@ -60,23 +66,44 @@ static bool is_whole(const struct verify *v, const struct index_row *row, const 
 	return put_check_bytes(&r, bytes, crcs) == 0;
 }
 
+static int64_t read_chunk(struct verify *v, const struct index_row *row, uint8_t *bytes, size_t len)
+{
+	int64_t got = -1;
+
+	for (int i = 0; i < VERIFY_READS && got < 0; i++)
+		got = io_pread(v->io, segments_fd(v->segments, row->extent.segment), bytes, len, index_row_offset(row));
+	return got;
+}
+
+static void note_gone(struct verify *v, const struct index_row *row, bool unreadable)
+{
+	v->unreadable += unreadable;
+	if (v->gone++ < VERIFY_LINES)
+		log_line(v->log, LOG_INFO, "last-seal-gone", "disk=%s block=%llu index=%u incarnation=%u unreadable=%d", v->dir,
+			(unsigned long long)row->copy.block, row->copy.index, row->copy.incarnation, unreadable);
+}
+
 int verify_chunk(struct verify *v, const struct index_row *row, struct err *err)
 {
 	size_t len = (size_t)row->extent.grains * FORMAT_GRAIN_BYTES;
 	uint8_t *bytes;
 	int64_t got;
-	int rc;
+	bool whole;
 
 	if (!segments_has(v->segments, row->extent.segment))
-		return 1; /* no row of any life: the index is damaged, which is found behind this */
-	rc = sync_segment(v, row->extent.segment, err);
-	if (rc < 0)
-		return rc;
+		return 1;
 	bytes = mem_aligned(IO_DIRECT_ALIGN, len);
-	got = io_pread(v->io, segments_fd(v->segments, row->extent.segment), bytes, len, index_row_offset(row));
-	rc = got != (int64_t)len || is_whole(v, row, bytes);
+	got = read_chunk(v, row, bytes, len);
+	whole = got == (int64_t)len && is_whole(v, row, bytes);
 	mem_free(bytes);
-	v->there += rc == 1;
-	v->gone += rc == 0;
-	return rc;
+	if (got >= 0 && got < (int64_t)len)
+		return 1; /* behind the segment's end */
+	if (whole) {
+		v->there++;
+		touch(v, row->extent.segment);
+		return 1;
+	}
+	note_gone(v, row, got < 0);
+	return v->unreadable <= VERIFY_UNREADABLE ? 0
+		: err_set(err, ERR_IO, "more than %d of the chunks that were written last cannot be read: %s; see the kernel's log on the disk", VERIFY_UNREADABLE, err_text((int)got));
 }

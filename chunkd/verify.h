@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify: whether small chunks are on a disk, durably, whose records may have become durable before them (index.h). Synchronous, while a disk
- * is opened.
+ * verify: whether small chunks are on a disk whose records may have become durable before them (index.h). Synchronous, while a disk is opened.
  */
 #ifndef CHUNKD_VERIFY_H
 #define CHUNKD_VERIFY_H
@@ -13,19 +12,31 @@
 
 struct segments;
 
+enum {
+	VERIFY_READS = 3,       /* of a chunk that cannot be read */
+	VERIFY_UNREADABLE = 16, /* chunks: more are no bad sectors but the disk */
+	VERIFY_LINES = 32,      /* of the log, for chunks that are gone */
+};
+
 struct verify {
 	struct io *io;
 	const struct segments *segments;
 	const struct hmac_key *trailer_key;
-	uint32_t *synced; /* segments */
-	uint32_t synced_count, synced_cap;
-	uint32_t there, gone; /* chunks */
+	const struct log *log;
+	const char *dir;
+	uint32_t *touched; /* segments with chunks that were found */
+	uint32_t touched_count, touched_cap;
+	uint32_t there, gone, unreadable; /* chunks */
 };
 
-void verify_init(struct verify *v, struct io *io, const struct segments *segments, const struct hmac_key *trailer_key);
-/* 1: data and trailer are there, whole and durable; 0: not. Below 0: nobody knows, as their segment cannot be synced. */
+void verify_init(struct verify *v, struct io *io, const struct segments *segments, const struct hmac_key *trailer_key, const struct log *log, const char *dir);
+/*
+ * 1: data and trailer are there, whole; or the row points to no place of this disk, which is for others to say. 0: they are not, or cannot be read. ERR_IO: too many
+ * cannot.
+ */
 int verify_chunk(struct verify *v, const struct index_row *row, struct err *err);
-/* Logs what was found, if anything was looked for. */
-void verify_fini(struct verify *v, const struct log *log, const char *dir);
+/* Makes durable what was found. Below 0: it cannot be. Logs how many chunks were looked at, if any. */
+int verify_end(struct verify *v, struct err *err);
+void verify_fini(struct verify *v);
 
 #endif

@@ -3,6 +3,8 @@
 #include "chunkd/index.h"
 
 #include <string.h>
+#include "chunkd/verify.h"
+#include "common/kv/journal.h"
 #include "tests/lib/disk_bed.h"
 #include "tests/lib/no_leaks.h"
 
@@ -150,6 +152,7 @@ START_TEST(test_row_appears_when_record_and_chunk_are_durable)
 	ck_assert(!w.ended[4]);
 	run();
 	ck_assert(w.ended[4] == 1 && w.codes[4] == ERR_IO);
+	ck_assert(!is_there(4) && is_there(3));
 	end();
 }
 END_TEST
@@ -237,6 +240,124 @@ START_TEST(test_failed_write_is_never_settled)
 }
 END_TEST
 
+/* Rows go in the order of their seals, which is not that of their keys. */
+START_TEST(test_rows_that_go_are_hidden_meanwhile)
+{
+	begin(8);
+	for (int i = 3; i > 0; i--)
+		index_put_beside(w.index, change(i, 100));
+	run();
+	crash();
+	ck_assert_uint_eq(w.asked_count, 3);
+	ck_assert(!is_there(1) && !is_there(2) && !is_there(3));
+	end();
+}
+END_TEST
+
+/* Of an index made anew: sequences that others gave. */
+START_TEST(test_rows_of_an_index_made_anew_are_settled)
+{
+	begin(9);
+	for (int i = 1; i <= 3; i++) {
+		change(i, 100)->row.sequence = (uint64_t)i << 40;
+		index_put(w.index, &w.changes[i]);
+	}
+	run();
+	crash();
+	ck_assert_uint_eq(w.asked_count, 0);
+	ck_assert_uint_eq(w.loaded, 3);
+	end();
+}
+END_TEST
+
+/* ---- builds that know records of version 1 only ---- */
+
+static int apply_old(void *ctx, struct kv *kv, uint64_t at, struct slice data, struct journal_entry *entry, struct err *err)
+{
+	static const uint8_t sequence_key = 's';
+	uint8_t key[INDEX_KEY_BYTES], value[INDEX_VALUE_BYTES];
+	struct slice was;
+	struct index_row row = w.changes[1].row;
+
+	(void)ctx;
+	(void)at;
+	(void)data;
+	(void)entry;
+	(void)err;
+	ck_assert_int_eq(kv_get(kv, slice_of(&sequence_key, 1), &was), 0);
+	for (int i = 4; i <= 6; i++) {
+		uint64_t sequence = row.sequence + 1000 + (uint64_t)i;
+
+		row.copy.block = (uint64_t)i;
+		row.sequence = sequence;
+		index_key_encode(&row.copy, key);
+		index_value_encode(&row, value);
+		kv_put(kv, slice_of(key, sizeof(key)), slice_of(value, sizeof(value)));
+		kv_put(kv, slice_of(&sequence_key, 1), slice_of(&sequence, sizeof(sequence)));
+	}
+	return 0;
+}
+
+static void old_done(struct journal_entry *entry, int code)
+{
+	(void)entry;
+	ck_assert_int_eq(code, 0);
+	w.closed = true;
+}
+
+static void journal_closed(void *ctx, int code)
+{
+	(void)ctx;
+	ck_assert_int_eq(code, 0);
+	w.closed = true;
+}
+
+static void index_closed(void *ctx)
+{
+	(void)ctx;
+	w.closed = true;
+}
+
+static bool has_closed(void *ctx)
+{
+	(void)ctx;
+	return w.closed;
+}
+
+static void wait_closed(void)
+{
+	ck_assert(sim_run(w.sim, has_closed, NULL, sim_now_ns(w.sim) + SECOND_NS));
+	w.closed = false;
+}
+
+/* It went on with an index of ours that was closed cleanly: what it put is not to be looked at, what was unsettled is. */
+START_TEST(test_rows_of_an_older_build_are_settled)
+{
+	struct journal_options o = {.dir = "/index", .backend = &kv_mem, .segment_bytes = MIB, .entry_growth_bytes = MIB, .apply = apply_old, .on_fatal = fatal};
+	struct journal_entry entry = {.append = {.data = slice_of("old", 3)}, .done = old_done};
+	struct journal *journal;
+	struct err err = {0};
+
+	begin(10);
+	index_put_beside(w.index, change(1, 100));
+	run();
+	index_written(w.index, &w.changes[1], 0);
+	index_close(w.index, index_closed, NULL);
+	wait_closed();
+	ck_assert_int_eq(journal_open(w.host, &o, &journal, &err), 0);
+	journal_submit(journal, &entry);
+	wait_closed();
+	journal_close(journal, journal_closed, NULL);
+	wait_closed();
+	w.verdict = 1;
+	open_index();
+	ck_assert_uint_eq(w.asked_count, 1);
+	ck_assert_uint_eq(w.asked[0], 1);
+	ck_assert_uint_eq(w.loaded, 4);
+	end();
+}
+END_TEST
+
 START_TEST(test_verify_that_fails_ends_the_start)
 {
 	struct err err = {0};
@@ -253,18 +374,6 @@ START_TEST(test_verify_that_fails_ends_the_start)
 }
 END_TEST
 
-static void index_closed(void *ctx)
-{
-	(void)ctx;
-	w.closed = true;
-}
-
-static bool has_closed(void *ctx)
-{
-	(void)ctx;
-	return w.closed;
-}
-
 /* A stop right behind the start: what goes is recorded first. */
 START_TEST(test_closed_while_rows_go)
 {
@@ -274,7 +383,7 @@ START_TEST(test_closed_while_rows_go)
 	crash();
 	ck_assert_uint_eq(w.asked_count, 1);
 	index_close(w.index, index_closed, NULL);
-	ck_assert(sim_run(w.sim, has_closed, NULL, sim_now_ns(w.sim) + SECOND_NS));
+	wait_closed();
 	open_index();
 	ck_assert_uint_eq(w.asked_count, 0);
 	ck_assert_uint_eq(w.loaded, 0);
@@ -298,6 +407,10 @@ static void small_puts(struct bed *b, uint64_t first, uint32_t count)
 }
 
 enum { PUTS = 12 };
+
+static struct {
+	uint32_t verified, gone;
+} lines;
 
 static void count_drop(struct disk_drop *drop, int code)
 {
@@ -331,6 +444,14 @@ static void put_and_drop(struct bed *b)
  * Ends the life that puts small chunks after `life_ns`, and what it has left befalls `loss`; then the next one, which is told to seal
  * them all once more, by power loss. All that was answered in either is there. Returns how many rows went.
  */
+static void note_line(void *ctx, enum log_level level, const char *line)
+{
+	(void)ctx;
+	(void)level;
+	lines.verified += strstr(line, "last-seals-verified") != NULL;
+	lines.gone += strstr(line, "last-seal-gone") != NULL;
+}
+
 static uint32_t two_lives(uint64_t seed, enum sim_loss loss, uint64_t life_ns)
 {
 	struct bed *b = MEM_NEW(struct bed);
@@ -343,6 +464,7 @@ static uint32_t two_lives(uint64_t seed, enum sim_loss loss, uint64_t life_ns)
 	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
 	if (seed % 2)
 		put_and_drop(b);
+	b->log = (struct log){.min_level = LOG_INFO, .write = note_line, .name = "test"};
 	sim_set_loss(b->host, loss);
 	small_puts(b, 10, PUTS);
 	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + life_ns);
@@ -368,9 +490,12 @@ static void many_lives(enum sim_loss loss, uint32_t least_gone)
 {
 	uint32_t gone = 0;
 
+	memset(&lines, 0, sizeof(lines));
 	for (uint64_t seed = 1; seed <= 120; seed += unit_step())
 		gone += two_lives(seed, loss, seed * 10000);
 	ck_assert_uint_ge(gone, least_gone);
+	ck_assert_uint_eq(lines.gone, gone);
+	ck_assert_uint_gt(lines.verified, 100 / unit_step());
 }
 
 START_TEST(test_power_lost_amid_small_chunks)
@@ -386,6 +511,88 @@ START_TEST(test_killed_amid_small_chunks)
 }
 END_TEST
 
-UNIT_MAIN("index_beside", test_row_appears_when_record_and_chunk_are_durable, test_start_asks_for_what_is_not_settled, test_row_without_chunk_goes,
+static void puts_that_are_unsettled(struct bed *b, uint64_t seed, uint32_t count)
+{
+	bed_init(b, seed);
+	b->next_block = 100;
+	b->stop_writing = true;
+	small_puts(b, 10, count);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+	ck_assert_uint_eq(b->seal_count, count);
+}
+
+/* A read that fails once costs no chunk, and no start. */
+START_TEST(test_a_read_that_fails)
+{
+	uint32_t failed_starts = 0, reads = 40;
+
+	for (uint32_t n = 1; n <= reads; n++) {
+		struct bed *b = MEM_NEW(struct bed);
+		struct err err = {0};
+
+		puts_that_are_unsettled(b, 300, 8);
+		sim_host_crash(b->host);
+		sim_host_restart(b->host);
+		sim_fault_after(b->host, SIM_FAULT_READ, n, ERR_IO);
+		if (bed_try_open(b, &err) < 0) { /* of its superblock, log or table */
+			failed_starts++;
+			crash_and_restart(b);
+		}
+		sim_fault_after(b->host, SIM_FAULT_READ, 0, 0);
+		check_all(b);
+		sim_free(b->sim);
+		mem_free(b);
+	}
+	ck_assert_uint_lt(failed_starts, reads - 8);
+}
+END_TEST
+
+/* After a crash, with all reads of the chunks failing that are there: those behind the first n of the start. */
+static int open_unreadable(struct bed *b, uint64_t seed, uint32_t count, uint64_t n, struct err *err)
+{
+	int rc;
+
+	puts_that_are_unsettled(b, seed, count);
+	b->log = (struct log){.min_level = LOG_INFO, .write = note_line, .name = "test"};
+	lines.gone = 0;
+	sim_host_crash(b->host);
+	sim_host_restart(b->host);
+	sim_faults_after(b->host, SIM_FAULT_READ, n, (uint64_t)count * VERIFY_READS - 1, ERR_IO);
+	rc = bed_try_open(b, err);
+	sim_fault_after(b->host, SIM_FAULT_READ, 0, 0);
+	return rc;
+}
+
+/* A chunk that cannot be read is not there: who comes again is not told that it is. If it is many, it is the disk. */
+START_TEST(test_chunks_that_cannot_be_read)
+{
+	enum { FEW = 8, MANY = VERIFY_UNREADABLE + 8 };
+	struct bed *b = MEM_NEW(struct bed);
+	struct err err = {0};
+	uint64_t n = 1;
+
+	while (open_unreadable(b, 301, FEW, n, &err) < 0 || lines.gone < FEW) {
+		sim_free(b->sim);
+		ck_assert_uint_lt(++n, 60);
+	}
+	b->seal_count = 0;
+	b->stop_writing = true;
+	small_puts(b, 10, FEW);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+	ck_assert_uint_eq(b->seal_count, FEW);
+	check_all(b);
+	sim_free(b->sim);
+
+	ck_assert_int_eq(open_unreadable(b, 301, MANY, n, &err), ERR_IO);
+	ck_assert_ptr_nonnull(strstr(err.text, "cannot be read"));
+	crash_and_restart(b);
+	check_all(b);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+UNIT_MAIN("index_beside", test_rows_that_go_are_hidden_meanwhile, test_rows_of_an_index_made_anew_are_settled, test_rows_of_an_older_build_are_settled, test_a_read_that_fails,
+	test_chunks_that_cannot_be_read, test_row_appears_when_record_and_chunk_are_durable, test_start_asks_for_what_is_not_settled, test_row_without_chunk_goes,
 	test_failed_write_is_never_settled, test_verify_that_fails_ends_the_start, test_closed_while_rows_go,
 	test_power_lost_amid_small_chunks, test_killed_amid_small_chunks)
