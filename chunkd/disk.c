@@ -265,7 +265,7 @@ static int open_parts(struct disk *d, const struct disk_options *o, uint64_t cap
 		&d->segments, err);
 	if (rc < 0)
 		return rc;
-	verify_init(&d->verify, d->io, d->segments, &d->trailer_key, d->log, d->dir);
+	verify_init(&d->verify, d->io, d->segments, &d->trailer_key, d->log, d->dir, d->buffered);
 	rc = index_open(d->io,
 		&(struct index_options){.dir = path,
 			.backend = o->backend,

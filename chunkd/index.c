@@ -13,6 +13,7 @@
  * is applied, with the greatest of all seals then: what has a greater one at a start is of an older build, which records chunks when they are durable. It never passes a
  * chunk whose write failed, nor, after a start, one whose row is to go, before that is recorded: what a crash
  * leaves of these is looked at again. Rows of what is not settled are there for nobody (is_hidden), as their records may be applied first.
+ * The last record of all does not speak for its own chunks: when nothing else came for SETTLE_NS, and before it is closed, an empty one does.
  */
 #include "chunkd/index.h"
 
@@ -41,6 +42,8 @@ enum {
 /* What writers hold block ids of, taken together: they come in no order, and what has no row need not be looked for. */
 enum { RECENT_BLOCKS = 1 << 20 };
 
+#define SETTLE_NS (1000000000ull)
+
 enum { CHANGE_BYTES_MAX = 1 + INDEX_KEY_BYTES + INDEX_VALUE_BYTES };
 _Static_assert((int)RECORD_BYTES <= (int)LIMIT_LOG_ENTRY_BYTES, "a record is one log entry");
 
@@ -60,6 +63,8 @@ struct index {
 	bool in_flight;
 	uint64_t submitted_ns; /* what is in flight */
 	struct index_stats stats;
+	uint64_t said; /* settled, in the last record; UINT64_MAX: nobody needs to hear of it */
+	struct io_op timer;
 	struct io_turn_hook hook;
 	uint64_t count, sequence;
 	struct list unsettled; /* changes of chunks that are being written, or are not there, by sequence */
@@ -333,7 +338,7 @@ static uint64_t settled(const struct index *index)
 /* The list is short, and most rows are of before its first. */
 static bool is_hidden(const struct index *index, uint64_t sequence)
 {
-	for (size_t i = 0; i < index->failed.count; i++)
+	for (size_t i = 0; i < index->failed.count && sequence >= index->failed.least; i++)
 		if (index->failed.sequences[i] == sequence)
 			return true;
 	LIST_FOREACH(it, &index->unsettled) {
@@ -372,6 +377,7 @@ static void end_change(struct index_change *c)
 /* ---- changes ---- */
 
 static void close_when_idle(struct index *index);
+static void settle_soon(struct index *index);
 static void flush_changes(struct io_turn_hook *hook);
 
 static void batch_done(struct journal_entry *entry, int code)
@@ -386,8 +392,10 @@ static void batch_done(struct journal_entry *entry, int code)
 	index->in_flight = false;
 	index->stats.records++;
 	index->stats.records_ns += io_now_ns(index->io) - index->submitted_ns;
-	if (!list_empty(&index->pending))
+	if (!list_empty(&index->pending) || index->closed)
 		io_at_turn_end(index->io, &index->hook);
+	if (code < 0)
+		index->said = UINT64_MAX;
 	while (!list_empty(&now)) {
 		struct index_change *c = LIST_ENTRY(list_pop_front(&now), struct index_change, link);
 
@@ -396,6 +404,7 @@ static void batch_done(struct journal_entry *entry, int code)
 		if (!c->data_due)
 			end_change(c);
 	}
+	settle_soon(index);
 }
 
 static void encode_change(struct wcursor *w, const struct index_change *c)
@@ -428,7 +437,8 @@ static void submit_batch(struct index *index, struct batch *b)
 	wcursor_init(&head, b->data, RECORD_HEAD_BYTES);
 	wcursor_u16(&head, RECORD_VERSION);
 	wcursor_u32(&head, count);
-	wcursor_u64(&head, settled(index));
+	index->said = settled(index);
+	wcursor_u64(&head, index->said);
 	CHECK(!w.failed && !head.failed);
 	b->entry.append.data = slice_of(b->data, w.len);
 	b->entry.done = batch_done;
@@ -478,8 +488,34 @@ void index_written(struct index *index, struct index_change *c, int code)
 	c->data_due = false;
 	settle(index, c, code);
 	c->code = code < 0 ? code : c->code;
+	settle_soon(index);
 	if (c->recorded)
 		end_change(c);
+}
+
+/* ---- when nothing else comes ---- */
+
+static bool has_to_settle(const struct index *index)
+{
+	return list_empty(&index->unsettled) && index->said < settled(index) && !index_is_full(index) && index_has_room(index);
+}
+
+static void on_timer(struct io_op *timer)
+{
+	struct index *index = CONTAINER_OF(timer, struct index, timer);
+
+	if (index->closed)
+		io_at_turn_end(index->io, &index->hook);
+	else if (index_idle(index) && has_to_settle(index))
+		submit_batch(index, &index->batch);
+}
+
+static void settle_soon(struct index *index)
+{
+	if (index->closed || io_pending(&index->timer) || !has_to_settle(index))
+		return;
+	io_prep_timer(&index->timer, io_now_ns(index->io) + SETTLE_NS, on_timer);
+	io_submit(index->io, &index->timer);
 }
 
 void index_drop(struct index *index, struct index_change *c)
@@ -561,8 +597,7 @@ static void gone_dropped(struct index_change *c, int code)
 	struct index *index = c->owner;
 
 	settle(index, c, code);
-	if (--index->gone.left == 0 && index->closed)
-		io_at_turn_end(index->io, &index->hook);
+	index->gone.left--;
 }
 
 static void note_gone(struct index *index, const struct index_row *row)
@@ -599,6 +634,7 @@ static int is_there(struct index *index, const struct index_row *row, struct uns
 {
 	if (row->sequence < u.from || row->sequence > u.to || row->length > INDEX_BESIDE_BYTES || !index->o.verify)
 		return 1;
+	index->said = 0;
 	return index->o.verify(index->o.ctx, row, err);
 }
 
@@ -631,9 +667,11 @@ static int scan(struct index *index, struct err *err)
 	kv_scan_end(&s);
 	index->sequence = stored_number(kv, KEY_SEQUENCE) + journal_epoch(index->journal) * INDEX_SEQUENCE_GAP;
 	rc = rc < 0 ? rc : index->o.loaded(index->o.ctx, err);
-	if (rc == 0)
-		drop_gone(index);
-	return rc;
+	if (rc < 0)
+		return rc;
+	drop_gone(index);
+	settle_soon(index);
+	return 0;
 }
 
 static void free_index(struct index *index)
@@ -682,6 +720,7 @@ int index_open(struct io *io, const struct index_options *options, struct index 
 	list_init(&index->pending);
 	list_init(&index->unsettled);
 	index->failed.least = UINT64_MAX;
+	index->said = UINT64_MAX;
 	io_turn_hook_init(&index->hook, flush_changes);
 	index->batch.index = index;
 	list_init(&index->batch.changes);
@@ -701,18 +740,23 @@ int index_open(struct io *io, const struct index_options *options, struct index 
 	return 0;
 }
 
-/* What a start found missing may still be on its way. */
+/* What a start found missing may still be on its way, or what nothing else came behind. */
 static void close_when_idle(struct index *index)
 {
-	if (index_idle(index))
-		journal_close(index->journal, journal_closed, index);
+	if (!index_idle(index) || io_pending(&index->timer))
+		return;
+	if (has_to_settle(index))
+		submit_batch(index, &index->batch);
 	else
-		CHECK(index->gone.left > 0);
+		journal_close(index->journal, journal_closed, index);
 }
 
 void index_close(struct index *index, void (*closed)(void *ctx), void *ctx)
 {
 	index->closed = closed;
 	index->closed_ctx = ctx;
+	CHECK(list_empty(&index->pending) || index->gone.left);
+	if (io_pending(&index->timer))
+		io_cancel(index->io, &index->timer);
 	close_when_idle(index);
 }

@@ -5,7 +5,7 @@
  *
  * What the disk cannot read is stepped over. A trailer is believed when its MAC holds and it names the very segment and place it lies at.
  * Bytes of users may look like the head of one; the MAC is only computed where the head's own figures lead to where it lies, so that no
- * content makes the scan slow.
+ * content makes the scan slow. A small chunk is written in one piece with its trailer, so that a crash may leave the one without the other: its bytes are read, too.
  */
 #include "chunkd/rebuild.h"
 
@@ -15,6 +15,7 @@
 #include "chunkd/format.h"
 #include "chunkd/index.h"
 #include "chunkd/segment.h"
+#include "chunkd/verify.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/mem.h"
@@ -47,8 +48,9 @@ struct rebuild {
 	uint32_t segments;
 	uint32_t unreadable; /* grains that were stepped over */
 	uint32_t lost;       /* what looked like trailers and could not be read whole */
+	uint32_t torn;       /* trailers of small chunks that are not there whole */
 	uint64_t greatest;   /* sequence of all rows, or what an earlier rebuild went on from */
-	uint8_t *data, *trailer;
+	uint8_t *data, *trailer, *small;
 	struct index *index;
 	struct index_change *changes;
 	struct err err;
@@ -67,6 +69,7 @@ static void finish(struct rebuild *r, int code, const char *text)
 	mem_free(r->changes);
 	mem_free(r->data);
 	mem_free(r->trailer);
+	mem_free(r->small);
 	mem_free(r->dir);
 	mem_free(r);
 	o.done(o.ctx, code, copy);
@@ -103,9 +106,19 @@ static int try_trailer(struct rebuild *r, int fd, uint32_t segment, uint64_t at,
 
 	if (got < 0)
 		return (int)got;
-	if (format_trailer_decode(slice_of(r->trailer, (size_t)got), &r->trailer_key, &t) == 0 && t.segment == segment &&
-		t.offset + format_round(t.length) == at)
-		add_row(r, &t, bytes);
+	if (format_trailer_decode(slice_of(r->trailer, (size_t)got), &r->trailer_key, &t) < 0 || t.segment != segment ||
+		t.offset + format_round(t.length) != at)
+		return 0;
+	if (t.length <= INDEX_BESIDE_BYTES) {
+		got = io_pread(r->io, fd, r->small, format_round(t.length), t.offset);
+		if (got < 0)
+			return (int)got;
+		if (!verify_is_whole(&t, r->small)) {
+			r->torn++;
+			return 0;
+		}
+	}
+	add_row(r, &t, bytes);
 	return 0;
 }
 
@@ -173,6 +186,8 @@ static int scan_name(void *ctx, const char *name)
 			rc = ERR_CORRUPT;
 		if (rc == 0)
 			rc = scan_file(r, fd, number);
+		if (rc == 0)
+			rc = io_fdatasync(r->io, fd); /* what a killed server has written, and was read, is durable from here on */
 		io_close(r->io, fd);
 	}
 	if (rc < 0)
@@ -317,8 +332,8 @@ static void index_closed(void *ctx)
 			err_text(rc));
 	else
 		snprintf(r->done_text, sizeof(r->done_text),
-			"found %zu chunks in %u segments (%zu older ones left out, %u grains and %u trailers could not be read); the old index is in %.200s",
-			r->kept, r->segments, r->count - r->kept, r->unreadable, r->lost, old);
+			"found %zu chunks in %u segments (left out: %zu older ones, %u small ones that are not whole; %u grains and %u trailers could not be read); the old index is in %.200s",
+			r->kept, r->segments, r->count - r->kept, r->torn, r->unreadable, r->lost, old);
 	finish(r, rc, r->done_text);
 }
 
@@ -448,6 +463,7 @@ void rebuild_start(struct io *io, const struct rebuild_options *options)
 	alloc_init(&r->alloc);
 	r->data = mem_aligned(FORMAT_GRAIN_BYTES, READ_BYTES);
 	r->trailer = mem_aligned(FORMAT_GRAIN_BYTES, LIMIT_TRAILER_BYTES);
+	r->small = mem_aligned(FORMAT_GRAIN_BYTES, INDEX_BESIDE_BYTES);
 	rc = open_disk(r);
 	if (rc == 0) {
 		rc = io_list_dir(io, r->dir, left_name, r);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is found is synced behind the last read of it. The last life may have been killed with writes that the disk has and has not made durable, or that it
- * still gets: what can be read would be believed, and be gone when power fails.
+ * still gets: what can be read would be believed, and be gone when power fails. Where bytes go through the page cache it may show what it failed to write, which no
+ * sync speaks of any more: there the chunk is written again.
  *
  * A chunk that cannot be read, again and again, is not there: a sector that was torn by the loss of power may look like that, and whoever is asked for the chunk once more
  * would say that it is sealed. Where many cannot be read the disk is what is at fault, and the start fails: they may have been acknowledged.
@@ -11,11 +12,13 @@
 #include "chunkd/put_check.h"
 #include "chunkd/segment.h"
 #include "chunkd/trailers.h"
+#include "common/base/check.h"
 #include "common/base/mem.h"
 
-void verify_init(struct verify *v, struct io *io, const struct segments *segments, const struct hmac_key *trailer_key, const struct log *log, const char *dir)
+void verify_init(struct verify *v, struct io *io, const struct segments *segments, const struct hmac_key *trailer_key, const struct log *log, const char *dir,
+	bool buffered)
 {
-	*v = (struct verify){.io = io, .segments = segments, .trailer_key = trailer_key, .log = log, .dir = dir};
+	*v = (struct verify){.io = io, .buffered = buffered, .segments = segments, .trailer_key = trailer_key, .log = log, .dir = dir};
 }
 
 void verify_fini(struct verify *v)
@@ -53,24 +56,28 @@ int verify_end(struct verify *v, struct err *err)
 	return 0;
 }
 
+bool verify_is_whole(const struct format_trailer *t, const uint8_t *bytes)
+{
+	struct put_request r = {.copy = t->copy, .len = (uint32_t)t->length, .unit_crcs = t->list};
+	uint32_t crcs[INDEX_BESIDE_BYTES / LIMIT_UNIT_BYTES];
+
+	CHECK(t->length <= INDEX_BESIDE_BYTES);
+	return put_check_bytes(&r, bytes, crcs) == 0;
+}
+
 static bool is_whole(const struct verify *v, const struct index_row *row, const uint8_t *bytes)
 {
 	struct slice trailer = slice_of(bytes + index_row_trailer_at(row), index_row_trailer_bytes(row));
-	struct put_request r = {.copy = row->copy, .len = row->length};
-	uint32_t crcs[INDEX_BESIDE_BYTES / LIMIT_UNIT_BYTES];
 	struct format_trailer t;
 
-	if (format_trailer_decode(trailer, v->trailer_key, &t) < 0 || !trailer_is_of_row(&t, row))
-		return false;
-	r.unit_crcs = t.list;
-	return put_check_bytes(&r, bytes, crcs) == 0;
+	return format_trailer_decode(trailer, v->trailer_key, &t) == 0 && trailer_is_of_row(&t, row) && verify_is_whole(&t, bytes);
 }
 
 static int64_t read_chunk(struct verify *v, const struct index_row *row, uint8_t *bytes, size_t len)
 {
-	int64_t got = -1;
+	int64_t got = 0;
 
-	for (int i = 0; i < VERIFY_READS && got < 0; i++)
+	for (int i = 0; i < VERIFY_READS && (i == 0 || got == ERR_IO); i++)
 		got = io_pread(v->io, segments_fd(v->segments, row->extent.segment), bytes, len, index_row_offset(row));
 	return got;
 }
@@ -86,6 +93,7 @@ static void note_gone(struct verify *v, const struct index_row *row, bool unread
 int verify_chunk(struct verify *v, const struct index_row *row, struct err *err)
 {
 	size_t len = (size_t)row->extent.grains * FORMAT_GRAIN_BYTES;
+	char name[SEGMENT_NAME_BYTES];
 	uint8_t *bytes;
 	int64_t got;
 	bool whole;
@@ -95,7 +103,13 @@ int verify_chunk(struct verify *v, const struct index_row *row, struct err *err)
 	bytes = mem_aligned(IO_DIRECT_ALIGN, len);
 	got = read_chunk(v, row, bytes, len);
 	whole = got == (int64_t)len && is_whole(v, row, bytes);
+	if (whole && v->buffered)
+		got = io_pwrite(v->io, segments_fd(v->segments, row->extent.segment), bytes, len, index_row_offset(row));
 	mem_free(bytes);
+	if (got < 0 && (whole || got != ERR_IO)) {
+		segments_name(v->segments, row->extent.segment, name);
+		return err_set(err, (int)got, "cannot %s %s/%s: %s", whole ? "write" : "read", v->dir, name, err_text((int)got));
+	}
 	if (got >= 0 && got < (int64_t)len)
 		return 1; /* behind the segment's end */
 	if (whole) {

@@ -24,19 +24,23 @@ struct verify {
 	const struct hmac_key *trailer_key;
 	const struct log *log;
 	const char *dir;
+	bool buffered; /* bytes go through the page cache */
 	uint32_t *touched; /* segments with chunks that were found */
 	uint32_t touched_count, touched_cap;
 	uint32_t there, gone, unreadable; /* chunks */
 };
 
-void verify_init(struct verify *v, struct io *io, const struct segments *segments, const struct hmac_key *trailer_key, const struct log *log, const char *dir);
+void verify_init(struct verify *v, struct io *io, const struct segments *segments, const struct hmac_key *trailer_key, const struct log *log, const char *dir,
+	bool buffered);
 /*
- * 1: data and trailer are there, whole; or the row points to no place of this disk, which is for others to say. 0: they are not, or cannot be read. ERR_IO: too many
- * cannot.
+ * 1: data and trailer are there, whole; or the row points to no place of this disk, which is for others to say. 0: they are not, or the disk cannot read them.
+ * Below 0: so with too many, or nobody knows.
  */
 int verify_chunk(struct verify *v, const struct index_row *row, struct err *err);
 /* Makes durable what was found. Below 0: it cannot be. Logs how many chunks were looked at, if any. */
 int verify_end(struct verify *v, struct err *err);
 void verify_fini(struct verify *v);
+/* The bytes of a chunk of INDEX_BESIDE_BYTES at most have the unit CRCs of its trailer. */
+bool verify_is_whole(const struct format_trailer *trailer, const uint8_t *bytes);
 
 #endif

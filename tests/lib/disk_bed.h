@@ -126,6 +126,20 @@ static inline void writer_next(struct bed *b, int i)
 	chunk_put_step(p);
 }
 
+/* So many small chunks at once, of blocks from `first` on. */
+static inline void small_puts(struct bed *b, uint64_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct chunk_put *p = mem_alloc(sizeof(*p));
+
+		chunk_put_init(p, b->disk, first + i, 0, 100 + 5000 * (i % 5));
+		p->ctx = b;
+		p->done = writer_done;
+		b->running++;
+		chunk_put_step(p);
+	}
+}
+
 static inline bool none_running(void *ctx)
 {
 	return ((struct bed *)ctx)->running == 0;

@@ -4,22 +4,20 @@
 #include "tests/lib/chunkd_bed.h"
 #include "tests/lib/unit.h"
 
-enum { SMALL_BYTES = 4096, LARGE_BYTES = 70000 };
+enum { SMALL_BYTES = 4096 };
 
 static uint64_t next_block = 10;
 
-/* One after the other: more than 1,000 small ones a second; of large ones as many as there is room for. */
-static void put_for(uint64_t ms, uint32_t bytes)
+/* One after the other: more than 1,000 small ones a second. */
+static void put_for(uint64_t ms)
 {
 	uint64_t until_ns = sim_now_ns(b->m.sim) + ms * 1000000;
 
 	while (sim_now_ns(b->m.sim) < until_ns) {
 		struct token t = good_token(next_block, TOKEN_WRITE);
 
-		ck_assert_int_eq(put_one(&t, copy_of(next_block), bytes, true), 0);
+		ck_assert_int_eq(put_one(&t, copy_of(next_block), SMALL_BYTES, true), 0);
 		next_block++;
-		if (bytes == LARGE_BYTES)
-			metad_bed_sleep(&b->m, 10);
 	}
 }
 
@@ -42,21 +40,16 @@ START_TEST(test_small_chunks_that_wait_ask_for_way)
 	metad_bed_say_waited(b->host, 1000);
 	restart("/way", 32 << 20);
 	ck_assert_int_eq(io_word_open(&word, b->host, "/way"), 0);
-	put_for(1500, SMALL_BYTES);
+	put_for(1500);
 	ck_assert(!io_word_heard(&word, UINT64_MAX));
 	metad_bed_say_waited(b->host, 2000000000);
-	put_for(1500, SMALL_BYTES);
+	put_for(1500);
 	ck_assert(io_word_heard(&word, 300000000));
 	ck_assert(b->chunkd->asks.asks && b->chunkd->asks.asked_ns);
-	/* Large ones are bulk themselves: no more is asked for, however long it waits. */
-	put_for(1200, LARGE_BYTES);
-	metad_bed_say_waited(b->host, 900000000000);
-	put_for(300, LARGE_BYTES);
-	ck_assert(!b->chunkd->asks.asks);
 	/* Who does not make way does not ask for it. */
 	restart("/way", 0);
 	metad_bed_say_waited(b->host, 1900000000000);
-	put_for(1500, SMALL_BYTES);
+	put_for(1500);
 	ck_assert(!io_word_heard(&word, 1200000000));
 	io_word_close(&word);
 	bed_close();
@@ -68,13 +61,13 @@ START_TEST(test_small_chunks_on_a_slow_disk_ask_for_way)
 {
 	bed_open(2);
 	restart("/way", 32 << 20);
-	put_for(1500, SMALL_BYTES);
+	put_for(1500);
 	ck_assert(!b->chunkd->asks.asks);
 	ck_assert_uint_gt(b->chunkd->asks.plan.least_ns, 0);
 	b->chunkd->asks.plan.least_ns /= 8; /* as on a disk that was that much faster a moment ago */
 	b->chunkd->asks.plan.until_ns = 0;
 	sim_disk_slow(b->host, 2);
-	put_for(1500, SMALL_BYTES);
+	put_for(1500);
 	ck_assert(b->chunkd->asks.asks);
 	bed_close();
 }

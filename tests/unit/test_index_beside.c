@@ -340,8 +340,8 @@ START_TEST(test_rows_of_an_older_build_are_settled)
 
 	begin(10);
 	index_put_beside(w.index, change(1, 100));
+	index_written(w.index, &w.changes[1], ERR_IO);
 	run();
-	index_written(w.index, &w.changes[1], 0);
 	index_close(w.index, index_closed, NULL);
 	wait_closed();
 	ck_assert_int_eq(journal_open(w.host, &o, &journal, &err), 0);
@@ -374,6 +374,45 @@ START_TEST(test_verify_that_fails_ends_the_start)
 }
 END_TEST
 
+/* The last chunks of all: whom nothing follows is settled in a while, and by a stop. */
+START_TEST(test_last_chunks_are_settled)
+{
+	begin(11);
+	for (int stops = 0; stops < 2; stops++) {
+		int i = 1 + stops;
+
+		index_put_beside(w.index, change(i, 100));
+		run();
+		index_written(w.index, &w.changes[i], 0);
+		ck_assert_int_eq(w.ended[i], 1);
+		if (stops) {
+			index_close(w.index, index_closed, NULL);
+			wait_closed();
+			open_index();
+		} else {
+			sim_run(w.sim, never, NULL, sim_now_ns(w.sim) + 3 * SECOND_NS / 2);
+			crash();
+		}
+		ck_assert_uint_eq(w.asked_count, 0);
+		ck_assert_uint_eq(w.loaded, (uint32_t)i);
+	}
+	/* What a start has looked at it does not look at again. */
+	index_put_beside(w.index, change(3, 100));
+	run();
+	index_written(w.index, &w.changes[3], 0);
+	w.verdict = 1;
+	crash();
+	ck_assert_uint_eq(w.asked_count, 1);
+	sim_run(w.sim, never, NULL, sim_now_ns(w.sim) + 3 * SECOND_NS / 2);
+	crash();
+	ck_assert_uint_eq(w.asked_count, 0);
+	/* And then nothing more is written. */
+	sim_run(w.sim, never, NULL, sim_now_ns(w.sim) + 5 * SECOND_NS);
+	ck_assert_uint_eq(index_stats(w.index).records, 0);
+	end();
+}
+END_TEST
+
 /* A stop right behind the start: what goes is recorded first. */
 START_TEST(test_closed_while_rows_go)
 {
@@ -392,19 +431,6 @@ START_TEST(test_closed_while_rows_go)
 END_TEST
 
 /* ---- on a disk ---- */
-
-static void small_puts(struct bed *b, uint64_t first, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		struct chunk_put *p = mem_alloc(sizeof(*p));
-
-		chunk_put_init(p, b->disk, first + i, 0, 100 + 5000 * (i % 5));
-		p->ctx = b;
-		p->done = writer_done;
-		b->running++;
-		chunk_put_step(p);
-	}
-}
 
 enum { PUTS = 12 };
 
@@ -547,6 +573,32 @@ START_TEST(test_a_read_that_fails)
 }
 END_TEST
 
+/* The page cache shows what it has failed to write: what is found there is written again. And what keeps a read from being tried says nothing of the chunk. */
+START_TEST(test_verify_through_the_page_cache)
+{
+	struct bed *b = MEM_NEW(struct bed);
+	struct err err = {0};
+	struct verify v;
+
+	puts_that_are_unsettled(b, 303, 1);
+	for (int buffered = 0; buffered < 2; buffered++) {
+		verify_init(&v, b->host, b->disk->segments, &b->disk->trailer_key, &b->log, "/disk", buffered);
+		sim_fault_after(b->host, SIM_FAULT_WRITE, 1, ERR_IO);
+		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), buffered ? ERR_IO : 1);
+		sim_fault_after(b->host, SIM_FAULT_WRITE, 0, 0);
+		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), 1);
+		sim_fault_after(b->host, SIM_FAULT_READ, 1, ERR_NOMEM);
+		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), ERR_NOMEM);
+		ck_assert_int_eq(verify_end(&v, &err), 0);
+		ck_assert_uint_eq(v.gone, 0);
+		verify_fini(&v);
+	}
+	check_all(b);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
 /* After a crash, with all reads of the chunks failing that are there: those behind the first n of the start. */
 static int open_unreadable(struct bed *b, uint64_t seed, uint32_t count, uint64_t n, struct err *err)
 {
@@ -592,7 +644,7 @@ START_TEST(test_chunks_that_cannot_be_read)
 }
 END_TEST
 
-UNIT_MAIN("index_beside", test_rows_that_go_are_hidden_meanwhile, test_rows_of_an_index_made_anew_are_settled, test_rows_of_an_older_build_are_settled, test_a_read_that_fails,
+UNIT_MAIN("index_beside", test_rows_that_go_are_hidden_meanwhile, test_rows_of_an_index_made_anew_are_settled, test_rows_of_an_older_build_are_settled, test_a_read_that_fails, test_verify_through_the_page_cache, test_last_chunks_are_settled,
 	test_chunks_that_cannot_be_read, test_row_appears_when_record_and_chunk_are_durable, test_start_asks_for_what_is_not_settled, test_row_without_chunk_goes,
 	test_failed_write_is_never_settled, test_verify_that_fails_ends_the_start, test_closed_while_rows_go,
 	test_power_lost_amid_small_chunks, test_killed_amid_small_chunks)
