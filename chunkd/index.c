@@ -506,15 +506,20 @@ static void on_timer(struct io_op *timer)
 
 	if (index->closed)
 		io_at_turn_end(index->io, &index->hook);
-	else if (index_idle(index) && has_to_settle(index))
+	else if (index_idle(index) && has_to_settle(index) && io_now_ns(index->io) >= index->submitted_ns + SETTLE_NS)
 		submit_batch(index, &index->batch);
+	else
+		settle_soon(index);
 }
 
+/* A second after the last record; while others come, each of them speaks for those before it. */
 static void settle_soon(struct index *index)
 {
+	uint64_t now_ns = io_now_ns(index->io), at_ns = index->submitted_ns + SETTLE_NS;
+
 	if (index->closed || io_pending(&index->timer) || !has_to_settle(index))
 		return;
-	io_prep_timer(&index->timer, io_now_ns(index->io) + SETTLE_NS, on_timer);
+	io_prep_timer(&index->timer, at_ns > now_ns ? at_ns : now_ns + SETTLE_NS, on_timer);
 	io_submit(index->io, &index->timer);
 }
 

@@ -5,7 +5,8 @@
  *
  * What the disk cannot read is stepped over. A trailer is believed when its MAC holds and it names the very segment and place it lies at.
  * Bytes of users may look like the head of one; the MAC is only computed where the head's own figures lead to where it lies, so that no
- * content makes the scan slow. A small chunk is written in one piece with its trailer, so that a crash may leave the one without the other: its bytes are read, too.
+ * content makes the scan slow. A small chunk is written in one piece with its trailer, so that any crash may leave the one without the other: its bytes are read, too, and
+ * where they are not whole only its place is kept from older ones. Of long ones, whose writes share a later sync, that is left to readers.
  */
 #include "chunkd/rebuild.h"
 
@@ -43,7 +44,7 @@ struct rebuild {
 	struct format_superblock sb;
 	struct hmac_key trailer_key;
 	struct alloc alloc;
-	struct index_row *rows;
+	struct index_row *rows; /* length 0: of a small chunk that is not whole */
 	size_t count, cap, kept, written;
 	uint32_t segments;
 	uint32_t unreadable; /* grains that were stepped over */
@@ -98,6 +99,20 @@ static void add_row(struct rebuild *r, const struct format_trailer *t, size_t tr
 	};
 }
 
+/* Of the row that was added last. What cannot be read was counted as the scan came by. */
+static int check_small(struct rebuild *r, int fd, const struct format_trailer *t)
+{
+	int64_t got = io_pread(r->io, fd, r->small, format_round(t->length), t->offset);
+
+	if (got < 0 && got != ERR_IO)
+		return (int)got;
+	if (got < (int64_t)t->length || !verify_is_whole(t, r->small)) {
+		r->rows[r->count - 1].length = 0;
+		r->torn++;
+	}
+	return 0;
+}
+
 /* A grain at `at` whose head looks like a trailer's of this place. */
 static int try_trailer(struct rebuild *r, int fd, uint32_t segment, uint64_t at, size_t bytes)
 {
@@ -109,17 +124,8 @@ static int try_trailer(struct rebuild *r, int fd, uint32_t segment, uint64_t at,
 	if (format_trailer_decode(slice_of(r->trailer, (size_t)got), &r->trailer_key, &t) < 0 || t.segment != segment ||
 		t.offset + format_round(t.length) != at)
 		return 0;
-	if (t.length <= INDEX_BESIDE_BYTES) {
-		got = io_pread(r->io, fd, r->small, format_round(t.length), t.offset);
-		if (got < 0)
-			return (int)got;
-		if (!verify_is_whole(&t, r->small)) {
-			r->torn++;
-			return 0;
-		}
-	}
 	add_row(r, &t, bytes);
-	return 0;
+	return t.length <= INDEX_BESIDE_BYTES ? check_small(r, fd, &t) : 0;
 }
 
 /* True: too many of them. */
@@ -174,6 +180,7 @@ static int scan_name(void *ctx, const char *name)
 	char path[2 * PATH_ROOM];
 	uint64_t bytes;
 	uint32_t number;
+	const char *what = "read";
 	int fd, rc;
 
 	if (!segment_parse_name(name, &number, &class))
@@ -186,12 +193,14 @@ static int scan_name(void *ctx, const char *name)
 			rc = ERR_CORRUPT;
 		if (rc == 0)
 			rc = scan_file(r, fd, number);
-		if (rc == 0)
+		if (rc == 0) {
 			rc = io_fdatasync(r->io, fd); /* what a killed server has written, and was read, is durable from here on */
+			what = "sync";
+		}
 		io_close(r->io, fd);
 	}
 	if (rc < 0)
-		return err_set(&r->err, rc, "cannot read %s: %s", path, err_text(rc));
+		return err_set(&r->err, rc, "cannot %s %s: %s", what, path, err_text(rc));
 	alloc_add_segment(&r->alloc, number, class, (uint32_t)(r->sb.segment_bytes / FORMAT_GRAIN_BYTES));
 	r->segments++;
 	return 0;
@@ -278,7 +287,7 @@ static void choose(struct rebuild *r)
 			r->rows[n++] = r->rows[i];
 	qsort(r->rows, n, sizeof(*r->rows), newest_first);
 	for (size_t i = 0; i < n; i++)
-		if (alloc_reserve(&r->alloc, r->rows[i].extent) == 0)
+		if (alloc_reserve(&r->alloc, r->rows[i].extent) == 0 && r->rows[i].length)
 			r->rows[r->kept++] = r->rows[i];
 }
 
@@ -333,7 +342,7 @@ static void index_closed(void *ctx)
 	else
 		snprintf(r->done_text, sizeof(r->done_text),
 			"found %zu chunks in %u segments (left out: %zu older ones, %u small ones that are not whole; %u grains and %u trailers could not be read); the old index is in %.200s",
-			r->kept, r->segments, r->count - r->kept, r->torn, r->unreadable, r->lost, old);
+			r->kept, r->segments, r->count - r->kept - r->torn, r->torn, r->unreadable, r->lost, old);
 	finish(r, rc, r->done_text);
 }
 

@@ -73,11 +73,17 @@ static bool is_whole(const struct verify *v, const struct index_row *row, const 
 	return format_trailer_decode(trailer, v->trailer_key, &t) == 0 && trailer_is_of_row(&t, row) && verify_is_whole(&t, bytes);
 }
 
+/* What the block layer says of a sector it could not read comes through O_DIRECT as it is: ENODATA of a bad one, ETIMEDOUT of one that took too long. */
+static bool is_of_the_disk(int64_t code)
+{
+	return code == ERR_IO || code == ERR_NODATA || code == ERR_TIMEDOUT;
+}
+
 static int64_t read_chunk(struct verify *v, const struct index_row *row, uint8_t *bytes, size_t len)
 {
 	int64_t got = 0;
 
-	for (int i = 0; i < VERIFY_READS && (i == 0 || got == ERR_IO); i++)
+	for (int i = 0; i < VERIFY_READS && (i == 0 || is_of_the_disk(got)); i++)
 		got = io_pread(v->io, segments_fd(v->segments, row->extent.segment), bytes, len, index_row_offset(row));
 	return got;
 }
@@ -106,7 +112,7 @@ int verify_chunk(struct verify *v, const struct index_row *row, struct err *err)
 	if (whole && v->buffered)
 		got = io_pwrite(v->io, segments_fd(v->segments, row->extent.segment), bytes, len, index_row_offset(row));
 	mem_free(bytes);
-	if (got < 0 && (whole || got != ERR_IO)) {
+	if (got < 0 && (whole || !is_of_the_disk(got))) {
 		segments_name(v->segments, row->extent.segment, name);
 		return err_set(err, (int)got, "cannot %s %s/%s: %s", whole ? "write" : "read", v->dir, name, err_text((int)got));
 	}
