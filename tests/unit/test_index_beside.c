@@ -358,6 +358,43 @@ START_TEST(test_rows_of_an_older_build_are_settled)
 }
 END_TEST
 
+static int apply_nothing(void *ctx, struct kv *kv, uint64_t at, struct slice data, struct journal_entry *entry, struct err *err)
+{
+	(void)ctx;
+	(void)kv;
+	(void)at;
+	(void)data;
+	(void)entry;
+	(void)err;
+	return 0;
+}
+
+/* One that an older build left behind in a crash. */
+START_TEST(test_log_of_an_older_build_is_taken)
+{
+	struct journal_options o = {.dir = "/index", .backend = &kv_mem, .segment_bytes = MIB, .entry_growth_bytes = MIB, .apply = apply_nothing, .on_fatal = fatal};
+	uint8_t record[6 + 1 + INDEX_KEY_BYTES + INDEX_VALUE_BYTES] = {1, 0, 1, 0, 0, 0, 1}; /* version 1, one change: put */
+	struct journal_entry entry = {.append = {.data = slice_of(record, sizeof(record))}, .done = old_done};
+	struct journal *journal;
+	struct err err = {0};
+
+	begin(12);
+	change(5, 100);
+	index_key_encode(&w.changes[5].row.copy, record + 7);
+	index_value_encode(&w.changes[5].row, record + 7 + INDEX_KEY_BYTES);
+	index_close(w.index, index_closed, NULL);
+	wait_closed();
+	ck_assert_int_eq(journal_open(w.host, &o, &journal, &err), 0);
+	journal_submit(journal, &entry);
+	wait_closed();
+	crash();
+	ck_assert_uint_eq(w.loaded, 1);
+	ck_assert_uint_eq(w.asked_count, 0);
+	ck_assert(is_there(5));
+	end();
+}
+END_TEST
+
 START_TEST(test_verify_that_fails_ends_the_start)
 {
 	struct err err = {0};
@@ -652,7 +689,7 @@ START_TEST(test_chunks_that_cannot_be_read)
 }
 END_TEST
 
-UNIT_MAIN("index_beside", test_rows_that_go_are_hidden_meanwhile, test_rows_of_an_index_made_anew_are_settled, test_rows_of_an_older_build_are_settled, test_a_read_that_fails, test_verify_through_the_page_cache, test_last_chunks_are_settled,
+UNIT_MAIN("index_beside", test_rows_that_go_are_hidden_meanwhile, test_rows_of_an_index_made_anew_are_settled, test_rows_of_an_older_build_are_settled, test_log_of_an_older_build_is_taken, test_a_read_that_fails, test_verify_through_the_page_cache, test_last_chunks_are_settled,
 	test_chunks_that_cannot_be_read, test_row_appears_when_record_and_chunk_are_durable, test_start_asks_for_what_is_not_settled, test_row_without_chunk_goes,
 	test_failed_write_is_never_settled, test_verify_that_fails_ends_the_start, test_closed_while_rows_go,
 	test_power_lost_amid_small_chunks, test_killed_amid_small_chunks)
