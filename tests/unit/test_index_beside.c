@@ -543,15 +543,7 @@ static uint32_t two_lives(uint64_t seed, enum sim_loss loss, uint64_t life_ns)
 	sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + SECOND_NS / 10);
 	gone = rows - (uint32_t)index_count(b->disk->index);
 	check_all(b);
-	b->seal_count = 0;
-	small_puts(b, 10, PUTS);
-	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
-	ck_assert_uint_eq(b->seal_count, PUTS);
-	sim_set_loss(b->host, SIM_LOSS_ALL);
-	crash_and_restart(b);
-	check_all(b);
-	sim_free(b->sim);
-	mem_free(b);
+	seal_again_and_lose_power(b, 10, PUTS);
 	return gone;
 }
 

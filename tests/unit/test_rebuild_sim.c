@@ -413,16 +413,7 @@ static uint32_t rebuilt_amid_small_chunks(uint64_t seed, enum sim_loss loss)
 	bed_open(b);
 	found = (uint32_t)index_count(b->disk->index);
 	check_all(b);
-	b->seal_count = 0;
-	b->stop_writing = true;
-	small_puts(b, 10, PUTS);
-	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
-	ck_assert_uint_eq(b->seal_count, PUTS);
-	sim_set_loss(b->host, SIM_LOSS_ALL);
-	crash_and_restart(b);
-	check_all(b);
-	sim_free(b->sim);
-	mem_free(b);
+	seal_again_and_lose_power(b, 10, PUTS);
 	return found;
 }
 
