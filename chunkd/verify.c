@@ -73,18 +73,12 @@ static bool is_whole(const struct verify *v, const struct index_row *row, const 
 	return format_trailer_decode(trailer, v->trailer_key, &t) == 0 && trailer_is_of_row(&t, row) && verify_is_whole(&t, bytes);
 }
 
-/* What the block layer says of a sector it could not read comes through O_DIRECT as it is: ENODATA of a bad one, ETIMEDOUT of one that took too long. */
-static bool is_of_the_disk(int64_t code)
+int64_t verify_read(struct io *io, int fd, uint8_t *bytes, size_t len, uint64_t offset)
 {
-	return code == ERR_IO || code == ERR_NODATA || code == ERR_TIMEDOUT;
-}
+	int64_t got = ERR_IO;
 
-static int64_t read_chunk(struct verify *v, const struct index_row *row, uint8_t *bytes, size_t len)
-{
-	int64_t got = 0;
-
-	for (int i = 0; i < VERIFY_READS && (i == 0 || is_of_the_disk(got)); i++)
-		got = io_pread(v->io, segments_fd(v->segments, row->extent.segment), bytes, len, index_row_offset(row));
+	for (int i = 0; i < VERIFY_READS && got == ERR_IO; i++)
+		got = io_pread(io, fd, bytes, len, offset);
 	return got;
 }
 
@@ -107,12 +101,12 @@ int verify_chunk(struct verify *v, const struct index_row *row, struct err *err)
 	if (!segments_has(v->segments, row->extent.segment))
 		return 1;
 	bytes = mem_aligned(IO_DIRECT_ALIGN, len);
-	got = read_chunk(v, row, bytes, len);
+	got = verify_read(v->io, segments_fd(v->segments, row->extent.segment), bytes, len, index_row_offset(row));
 	whole = got == (int64_t)len && is_whole(v, row, bytes);
 	if (whole && v->buffered)
 		got = io_pwrite(v->io, segments_fd(v->segments, row->extent.segment), bytes, len, index_row_offset(row));
 	mem_free(bytes);
-	if (got < 0 && (whole || !is_of_the_disk(got))) {
+	if (got < 0 && (whole || got != ERR_IO)) {
 		segments_name(v->segments, row->extent.segment, name);
 		return err_set(err, (int)got, "cannot %s %s/%s: %s", whole ? "write" : "read", v->dir, name, err_text((int)got));
 	}

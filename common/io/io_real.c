@@ -30,6 +30,8 @@ int io__err(int os_errno)
 	switch (os_errno) {
 	case EDQUOT:
 		return ERR_NOSPC;
+	case ENODATA: /* a bad sector, past the page cache: the block layer's own word */
+		return ERR_IO;
 	case ENFILE:
 		return ERR_MFILE;
 	case ENOBUFS:

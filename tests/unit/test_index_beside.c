@@ -622,7 +622,7 @@ START_TEST(test_verify_through_the_page_cache)
 		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), buffered ? ERR_IO : 1);
 		sim_fault_after(b->host, SIM_FAULT_WRITE, 0, 0);
 		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), 1);
-		sim_fault_after(b->host, SIM_FAULT_READ, 1, ERR_NODATA);
+		sim_fault_after(b->host, SIM_FAULT_READ, 1, ERR_IO);
 		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), 1);
 		sim_fault_after(b->host, SIM_FAULT_READ, 1, ERR_NOMEM);
 		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), ERR_NOMEM);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* io: files, asynchronous and synchronous, and buffers; the same for every back end. */
+#include <errno.h>
 #include "common/base/rng.h"
+#include "common/io/io_real.h"
 #include "tests/lib/io_world.h"
 #include "tests/lib/unit.h"
 
@@ -327,6 +329,14 @@ IO_TEST(test_whole_files)
 	mem_free(big);
 }
 
-UNIT_MAIN("io_file", IO_TESTS(test_write_sync_read), IO_TESTS(test_vectors), IO_TESTS(test_many_operations),
+/* Past the page cache a bad sector is told in the block layer's own word, which elsewhere is that of an attribute that is not there. */
+START_TEST(test_bad_sector_is_an_io_error)
+{
+	ck_assert_int_eq(io__err(ENODATA), ERR_IO);
+	ck_assert_int_eq(io__err(EIO), ERR_IO);
+}
+END_TEST
+
+UNIT_MAIN("io_file", test_bad_sector_is_an_io_error, IO_TESTS(test_write_sync_read), IO_TESTS(test_vectors), IO_TESTS(test_many_operations),
 	IO_TESTS(test_buffers), IO_TESTS(test_synchronous), IO_TESTS(test_truncate), IO_TESTS(test_names), IO_TESTS(test_lock),
 	IO_TESTS(test_whole_files))
