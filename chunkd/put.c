@@ -253,7 +253,7 @@ static void indexed(struct index_change *change, int code)
 	else if (whole.grains > used.grains)
 		segments_give(p->disk->segments,
 			(struct alloc_extent){whole.segment, whole.first + used.grains, whole.grains - used.grains});
-	cell_finish(p, c, code < 0 ? ERR_DISK_FAILED : 0, code < 0 ? NULL : &row);
+	cell_finish(p, c, p->disk->failed ? ERR_DISK_FAILED : 0, p->disk->failed ? NULL : &row);
 	upload_free(u);
 }
 
@@ -329,7 +329,8 @@ static void written_together(struct gather_write *w, int code)
 	if (code < 0)
 		disk_fail(d, code, "a write failed");
 	bufpool_put(d->pool, &c->data);
-	index_written(d->index, &u->change, code);
+	/* Behind a failure that another write was told of this one may have been told nothing: it counts as failed, for the next start, too. */
+	index_written(d->index, &u->change, d->failed ? ERR_DISK_FAILED : 0);
 }
 
 static void make_trailer(struct put_cell *c)

@@ -101,6 +101,46 @@ START_TEST(test_failed_writes_and_syncs_fail_the_disk)
 }
 END_TEST
 
+static bool has_failed(void *ctx)
+{
+	return ((struct bed *)ctx)->disk->failed != 0;
+}
+
+/* Nor is what was under way then, though its own write ended well: who was told of the failure may have been told for it. */
+START_TEST(test_nothing_is_acknowledged_beside_a_failed_write)
+{
+	uint32_t failed = 0, under_way = 0;
+
+	for (uint64_t n = 1; n <= 40; n += unit_step()) {
+		struct bed *b = MEM_NEW(struct bed);
+		uint32_t sealed;
+
+		bed_init(b, 1100 + n);
+		b->stop_writing = true;
+		b->next_block = 100;
+		small_puts(b, 1, 1); /* the segment is there */
+		ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+		sim_fault_after(b->host, SIM_FAULT_WRITE, n, ERR_IO);
+		for (uint64_t i = 0; i < 80 && !b->disk->failed; i++) {
+			small_puts(b, 10 + i, 1);
+			sim_run(b->sim, has_failed, b, sim_now_ns(b->sim) + 100000);
+		}
+		sim_fault_after(b->host, SIM_FAULT_WRITE, 0, 0);
+		sealed = b->seal_count;
+		failed += b->disk->failed != 0;
+		under_way += b->disk->failed ? b->running : 0;
+		ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+		ck_assert(b->disk->failed == 0 || b->seal_count == sealed);
+		crash_and_restart(b);
+		check_all(b);
+		sim_free(b->sim);
+		mem_free(b);
+	}
+	ck_assert_uint_gt(failed, 20 / unit_step());
+	ck_assert_uint_gt(under_way, failed);
+}
+END_TEST
+
 static void put_one(struct bed *b, uint64_t block, uint32_t len)
 {
 	struct chunk_put *p = mem_alloc(sizeof(*p));
@@ -466,7 +506,7 @@ START_TEST(test_same_seed_same_events)
 END_TEST
 
 UNIT_MAIN("disk_sim", test_crashes_at_random_points, test_crashes_at_more_points,
-	test_failed_writes_and_syncs_fail_the_disk, test_full, test_nothing_is_lent_for_a_moment, test_segments_that_cannot_be_made, test_refused_index, test_sequences_only_rise,
+	test_failed_writes_and_syncs_fail_the_disk, test_nothing_is_acknowledged_beside_a_failed_write, test_full, test_nothing_is_lent_for_a_moment, test_segments_that_cannot_be_made, test_refused_index, test_sequences_only_rise,
 	test_idle_uploads_are_dropped, test_killed_at_syncs_of_the_first_start, test_power_lost_at_syncs_of_the_first_start,
 	test_failed_sync_of_a_new_segment,
 	test_many_readers_with_lists, test_small_buffers_leave_room_for_large, test_same_seed_same_events)
