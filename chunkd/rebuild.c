@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- *   scan every grain of every segment for trailers -> of each place and each copy the highest seal sequence wins
+ *   scan every grain of every segment for trailers -> of each place, and of each copy's whole ones, the highest seal sequence wins
  *   -> a new index in index.new -> the sequence it goes on from becomes a name -> index becomes index.old-N, index.new becomes index
  *
  * What the disk cannot read is stepped over. A trailer is believed when its MAC holds and it names the very segment and place it lies at.
@@ -44,11 +44,11 @@ struct rebuild {
 	struct format_superblock sb;
 	struct hmac_key trailer_key;
 	struct alloc alloc;
-	struct index_row *rows; /* length 0: of a small chunk that is not whole */
+	struct index_row *rows; /* length 0: only its place is kept from older ones */
 	size_t count, cap, kept, written;
 	uint32_t segments;
 	uint32_t unreadable; /* grains that were stepped over */
-	uint32_t lost;       /* what looked like trailers and could not be read whole */
+	uint32_t lost;       /* what looked like trailers, or small chunks, and could not be read whole */
 	uint32_t torn;       /* trailers of small chunks that are not there whole */
 	uint64_t greatest;   /* sequence of all rows, or what an earlier rebuild went on from */
 	uint8_t *data, *trailer, *small;
@@ -99,18 +99,16 @@ static void add_row(struct rebuild *r, const struct format_trailer *t, size_t tr
 	};
 }
 
-/* Of the row that was added last. What cannot be read was counted as the scan came by. */
+/* Of the row that was added last. */
 static int check_small(struct rebuild *r, int fd, const struct format_trailer *t)
 {
-	int64_t got = io_pread(r->io, fd, r->small, format_round(t->length), t->offset);
+	int64_t got = verify_read(r->io, fd, r->small, format_round(t->length), t->offset);
 
-	if (got < 0 && got != ERR_IO)
-		return (int)got;
 	if (got < (int64_t)t->length || !verify_is_whole(t, r->small)) {
 		r->rows[r->count - 1].length = 0;
 		r->torn++;
 	}
-	return 0;
+	return got < 0 ? (int)got : 0;
 }
 
 /* A grain at `at` whose head looks like a trailer's of this place. */
@@ -275,20 +273,27 @@ static int newest_first(const void *va, const void *vb)
 	return a->sequence > b->sequence ? -1 : a->sequence < b->sequence;
 }
 
-static void choose(struct rebuild *r)
+size_t rebuild_choose(struct index_row *rows, size_t count, struct alloc *alloc)
 {
-	size_t n = 0;
+	const struct index_row *newest = NULL;
+	size_t kept = 0;
 
-	if (r->count == 0)
-		return;
-	qsort(r->rows, r->count, sizeof(*r->rows), by_copy_newest_first);
-	for (size_t i = 0; i < r->count; i++)
-		if (i == 0 || !index_copy_equal(&r->rows[i].copy, &r->rows[n - 1].copy))
-			r->rows[n++] = r->rows[i];
-	qsort(r->rows, n, sizeof(*r->rows), newest_first);
-	for (size_t i = 0; i < n; i++)
-		if (alloc_reserve(&r->alloc, r->rows[i].extent) == 0 && r->rows[i].length)
-			r->rows[r->kept++] = r->rows[i];
+	if (count == 0)
+		return 0;
+	qsort(rows, count, sizeof(*rows), by_copy_newest_first);
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].length == 0)
+			continue;
+		if (newest && index_copy_equal(&rows[i].copy, &newest->copy))
+			rows[i].length = 0;
+		else
+			newest = &rows[i];
+	}
+	qsort(rows, count, sizeof(*rows), newest_first);
+	for (size_t i = 0; i < count; i++)
+		if (alloc_reserve(alloc, rows[i].extent) == 0 && rows[i].length)
+			rows[kept++] = rows[i];
+	return kept;
 }
 
 /* ---- the new index takes the old one's place ---- */
@@ -341,7 +346,7 @@ static void index_closed(void *ctx)
 			err_text(rc));
 	else
 		snprintf(r->done_text, sizeof(r->done_text),
-			"found %zu chunks in %u segments (left out: %zu older ones, %u small ones that are not whole; %u grains and %u trailers could not be read); the old index is in %.200s",
+			"found %zu chunks in %u segments (left out: %zu older ones, %u small ones that are not there whole; %u grains and %u trailers or small chunks could not be read); the old index is in %.200s",
 			r->kept, r->segments, r->count - r->kept - r->torn, r->torn, r->unreadable, r->lost, old);
 	finish(r, rc, r->done_text);
 }
@@ -488,7 +493,7 @@ void rebuild_start(struct io *io, const struct rebuild_options *options)
 	if (rc == 0)
 		rc = check_room(r);
 	if (rc == 0) {
-		choose(r);
+		r->kept = rebuild_choose(r->rows, r->count, &r->alloc);
 		rc = write_index(r);
 	}
 	if (rc < 0)

@@ -6,6 +6,8 @@
 #ifndef CHUNKD_REBUILD_H
 #define CHUNKD_REBUILD_H
 
+#include "chunkd/alloc.h"
+#include "chunkd/index.h"
 #include "common/base/err.h"
 #include "common/io/io.h"
 #include "common/kv/kv.h"
@@ -23,5 +25,11 @@ struct rebuild_options {
  * empty file rebuilt-SEQUENCE, which later rebuilds need: it must stay. A crash leaves the old index in place, or none: then run it again.
  */
 void rebuild_start(struct io *io, const struct rebuild_options *options);
+
+/*
+ * Which of the rows that were found the index gets: of each copy the one of the highest sequence, unless one of a higher one lies over it. length 0: of what is not whole; its
+ * place is kept from older ones all the same. They stand first in `rows` then; returns how many. alloc: has the segments, and nothing taken. Pure.
+ */
+size_t rebuild_choose(struct index_row *rows, size_t count, struct alloc *alloc);
 
 #endif
