@@ -497,7 +497,12 @@ void index_written(struct index *index, struct index_change *c, int code)
 
 static bool has_to_settle(const struct index *index)
 {
-	return list_empty(&index->unsettled) && index->said < settled(index) && !index_is_full(index) && index_has_room(index);
+	return list_empty(&index->unsettled) && index->said < settled(index);
+}
+
+static bool can_settle(const struct index *index)
+{
+	return has_to_settle(index) && !index_is_full(index) && index_has_room(index);
 }
 
 static void on_timer(struct io_op *timer)
@@ -506,13 +511,13 @@ static void on_timer(struct io_op *timer)
 
 	if (index->closed)
 		io_at_turn_end(index->io, &index->hook);
-	else if (index_idle(index) && has_to_settle(index) && io_now_ns(index->io) >= index->submitted_ns + SETTLE_NS)
+	else if (index_idle(index) && can_settle(index) && io_now_ns(index->io) >= index->submitted_ns + SETTLE_NS)
 		submit_batch(index, &index->batch);
 	else
 		settle_soon(index);
 }
 
-/* A second after the last record; while others come, each of them speaks for those before it. */
+/* A second after the last record, and once a second until there is room for it; while others come, each of them speaks for those before it. */
 static void settle_soon(struct index *index)
 {
 	uint64_t now_ns = io_now_ns(index->io), at_ns = index->submitted_ns + SETTLE_NS;
@@ -750,7 +755,7 @@ static void close_when_idle(struct index *index)
 {
 	if (!index_idle(index) || io_pending(&index->timer))
 		return;
-	if (has_to_settle(index))
+	if (can_settle(index))
 		submit_batch(index, &index->batch);
 	else
 		journal_close(index->journal, journal_closed, index);

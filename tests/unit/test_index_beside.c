@@ -5,6 +5,7 @@
 #include <string.h>
 #include "chunkd/verify.h"
 #include "common/kv/journal.h"
+#include "common/kv/kv_backend.h"
 #include "tests/lib/disk_bed.h"
 #include "tests/lib/no_leaks.h"
 
@@ -19,7 +20,7 @@ static struct {
 	uint64_t asked[CHANGES]; /* blocks, by the start */
 	uint32_t asked_count, loaded;
 	int verdict;
-	bool closed;
+	bool closed, full;
 } w;
 
 static int each_row(void *ctx, const struct index_row *row, struct err *err)
@@ -52,10 +53,19 @@ static void fatal(void *ctx, int code, const char *text)
 	ck_abort_msg("the index failed: %d, %s", code, text);
 }
 
+static void stats_of(void *store, struct kv_backend_stats *ret_stats)
+{
+	kv_mem.stats(store, ret_stats);
+	ret_stats->full |= w.full;
+}
+
 static int try_open(struct err *err)
 {
-	struct index_options o = {.dir = "/index", .backend = &kv_mem, .log_segment_bytes = MIB, .each = each_row, .loaded = all_rows, .verify = verify, .on_fatal = fatal};
+	static struct kv_backend backend;
+	struct index_options o = {.dir = "/index", .backend = &backend, .log_segment_bytes = MIB, .each = each_row, .loaded = all_rows, .verify = verify, .on_fatal = fatal};
 
+	backend = kv_mem;
+	backend.stats = stats_of;
 	w.asked_count = w.loaded = 0;
 	return index_open(w.host, &o, &w.index, err);
 }
@@ -456,6 +466,27 @@ START_TEST(test_last_chunks_are_settled)
 }
 END_TEST
 
+/* Where there is no room for a record of their own, they wait for it. */
+START_TEST(test_last_chunks_are_settled_when_there_is_room)
+{
+	begin(12);
+	index_put_beside(w.index, change(1, 100));
+	run();
+	w.full = true;
+	index_written(w.index, &w.changes[1], 0);
+	ck_assert_int_eq(w.ended[1], 1);
+	sim_run(w.sim, never, NULL, sim_now_ns(w.sim) + 5 * SECOND_NS);
+	ck_assert_uint_eq(index_stats(w.index).records, 1);
+	w.full = false;
+	sim_run(w.sim, never, NULL, sim_now_ns(w.sim) + 3 * SECOND_NS / 2);
+	ck_assert_uint_eq(index_stats(w.index).records, 2);
+	crash();
+	ck_assert_uint_eq(w.asked_count, 0);
+	ck_assert_uint_eq(w.loaded, 1);
+	end();
+}
+END_TEST
+
 /* A stop right behind the start: what goes is recorded first. */
 START_TEST(test_closed_while_rows_go)
 {
@@ -681,7 +712,7 @@ START_TEST(test_chunks_that_cannot_be_read)
 }
 END_TEST
 
-UNIT_MAIN("index_beside", test_rows_that_go_are_hidden_meanwhile, test_rows_of_an_index_made_anew_are_settled, test_rows_of_an_older_build_are_settled, test_log_of_an_older_build_is_taken, test_a_read_that_fails, test_verify_through_the_page_cache, test_last_chunks_are_settled,
+UNIT_MAIN("index_beside", test_rows_that_go_are_hidden_meanwhile, test_rows_of_an_index_made_anew_are_settled, test_rows_of_an_older_build_are_settled, test_log_of_an_older_build_is_taken, test_a_read_that_fails, test_verify_through_the_page_cache, test_last_chunks_are_settled, test_last_chunks_are_settled_when_there_is_room,
 	test_chunks_that_cannot_be_read, test_row_appears_when_record_and_chunk_are_durable, test_start_asks_for_what_is_not_settled, test_row_without_chunk_goes,
 	test_failed_write_is_never_settled, test_verify_that_fails_ends_the_start, test_closed_while_rows_go,
 	test_power_lost_amid_small_chunks, test_killed_amid_small_chunks)
