@@ -26,17 +26,11 @@
 #include "common/kv/journal.h"
 
 enum {
-	RECORD_VERSION = 2, /* 1: without `settled`; every record is of chunks that are durable */
-	RECORD_HEAD_BYTES = 14, /* u16 version, u32 count, u64 settled */
-	CHANGE_PUT = 1,
-	CHANGE_DROP = 2,
 	RECORD_BYTES = 128 << 10,
 	RECORD_GROWTH_BYTES =
 		8 * RECORD_BYTES, /* a drop is 19 bytes there and some 100 in memory; a put less than twice its own */
-	KEY_CHUNK = 'c',
 	KEY_SEQUENCE = 's',
 	KEY_SETTLED = 'u',
-	STATE_SEALED = 1,
 };
 
 /* What writers hold block ids of, taken together: they come in no order, and what has no row need not be looked for. */
@@ -44,7 +38,6 @@ enum { RECENT_BLOCKS = 1 << 20 };
 
 #define SETTLE_NS (1000000000ull)
 
-enum { CHANGE_BYTES_MAX = 1 + INDEX_KEY_BYTES + INDEX_VALUE_BYTES };
 _Static_assert((int)RECORD_BYTES <= (int)LIMIT_LOG_ENTRY_BYTES, "a record is one log entry");
 
 struct batch {
@@ -82,81 +75,6 @@ struct index {
 	void (*closed)(void *ctx);
 	void *closed_ctx;
 };
-
-/* ---- encodings ---- */
-
-void index_key_encode(const struct copy_id *copy, uint8_t ret_key[INDEX_KEY_BYTES])
-{
-	struct wcursor w;
-
-	wcursor_init(&w, ret_key, INDEX_KEY_BYTES);
-	wcursor_u8(&w, KEY_CHUNK);
-	wcursor_u64_be(&w, copy->block);
-	wcursor_u8(&w, copy->index);
-	wcursor_u32_be(&w, copy->incarnation);
-	CHECK(!w.failed && w.len == INDEX_KEY_BYTES);
-}
-
-void index_value_encode(const struct index_row *row, uint8_t ret_value[INDEX_VALUE_BYTES])
-{
-	struct wcursor w;
-
-	wcursor_init(&w, ret_value, INDEX_VALUE_BYTES);
-	wcursor_u8(&w, STATE_SEALED);
-	wcursor_u8(&w, row->policy);
-	wcursor_u16(&w, 0);
-	wcursor_u32(&w, row->extent.segment);
-	wcursor_u32(&w, row->extent.first);
-	wcursor_u32(&w, row->extent.grains);
-	wcursor_u32(&w, row->length);
-	wcursor_u32(&w, row->cell_bytes);
-	wcursor_u32(&w, row->crc);
-	wcursor_u64(&w, row->sequence);
-	CHECK(!w.failed && w.len == INDEX_VALUE_BYTES);
-}
-
-static int key_decode(struct rcursor *r, struct copy_id *ret_copy)
-{
-	if (rcursor_u8(r) != KEY_CHUNK)
-		return ERR_FORMAT;
-	ret_copy->block = rcursor_u64_be(r);
-	ret_copy->index = rcursor_u8(r);
-	ret_copy->incarnation = rcursor_u32_be(r);
-	return r->failed ? ERR_FORMAT : 0;
-}
-
-int index_row_decode(struct slice key, struct slice value, struct index_row *ret_row)
-{
-	struct index_row row = {0};
-	struct rcursor r;
-	uint16_t zero;
-	uint8_t state;
-
-	rcursor_init(&r, key.data, key.len);
-	if (key_decode(&r, &row.copy) < 0 || !rcursor_done(&r))
-		return ERR_FORMAT;
-	rcursor_init(&r, value.data, value.len);
-	state = rcursor_u8(&r);
-	row.policy = rcursor_u8(&r);
-	zero = rcursor_u16(&r);
-	row.extent.segment = rcursor_u32(&r);
-	row.extent.first = rcursor_u32(&r);
-	row.extent.grains = rcursor_u32(&r);
-	row.length = rcursor_u32(&r);
-	row.cell_bytes = rcursor_u32(&r);
-	row.crc = rcursor_u32(&r);
-	row.sequence = rcursor_u64(&r);
-	if (!rcursor_done(&r) || state != STATE_SEALED || zero)
-		return ERR_FORMAT;
-	if (row.length == 0 || row.length > LIMIT_CHUNK_BYTES || row.cell_bytes == 0 ||
-		row.cell_bytes > LIMIT_CELL_BYTES || row.cell_bytes % LIMIT_UNIT_BYTES)
-		return ERR_FORMAT;
-	if ((uint64_t)row.extent.grains * FORMAT_GRAIN_BYTES <= format_round(row.length) ||
-		(uint64_t)row.extent.grains * FORMAT_GRAIN_BYTES > format_round(row.length) + LIMIT_TRAILER_BYTES)
-		return ERR_FORMAT;
-	*ret_row = row;
-	return 0;
-}
 
 /* ---- blocks without rows ---- */
 
@@ -252,34 +170,6 @@ static struct unsettled stored_unsettled(struct kv *kv)
 	u.from = rcursor_u64(&r);
 	u.to = rcursor_u64(&r);
 	return u;
-}
-
-int index_record_walk(struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx,
-	uint64_t *ret_settled)
-{
-	struct rcursor r;
-	uint32_t count;
-	uint16_t version;
-
-	rcursor_init(&r, record.data, record.len);
-	version = rcursor_u16(&r);
-	if (version < 1 || version > RECORD_VERSION)
-		return ERR_VERSION;
-	count = rcursor_u32(&r);
-	*ret_settled = version == 1 ? 0 : rcursor_u64(&r);
-	for (uint32_t i = 0; i < count && !r.failed; i++) {
-		struct index_record_change c = {0};
-		uint8_t kind = rcursor_u8(&r);
-
-		c.drop = kind == CHANGE_DROP;
-		c.key = rcursor_slice(&r, INDEX_KEY_BYTES);
-		if (!c.drop)
-			c.value = rcursor_slice(&r, INDEX_VALUE_BYTES);
-		if (r.failed || (!c.drop && (kind != CHANGE_PUT || index_row_decode(c.key, c.value, &c.row) < 0)))
-			return ERR_FORMAT;
-		each(ctx, &c);
-	}
-	return rcursor_done(&r) ? 0 : ERR_FORMAT;
 }
 
 struct applying {
@@ -407,39 +297,24 @@ static void batch_done(struct journal_entry *entry, int code)
 	settle_soon(index);
 }
 
-static void encode_change(struct wcursor *w, const struct index_change *c)
-{
-	uint8_t key[INDEX_KEY_BYTES], value[INDEX_VALUE_BYTES];
-
-	index_key_encode(&c->row.copy, key);
-	wcursor_u8(w, c->drop ? CHANGE_DROP : CHANGE_PUT);
-	wcursor_bytes(w, key, sizeof(key));
-	if (c->drop)
-		return;
-	index_value_encode(&c->row, value);
-	wcursor_bytes(w, value, sizeof(value));
-}
-
 static void submit_batch(struct index *index, struct batch *b)
 {
-	struct wcursor w, head;
+	struct wcursor w;
 	uint32_t count = 0;
 
 	wcursor_init(&w, b->data, sizeof(b->data));
-	wcursor_zeros(&w, RECORD_HEAD_BYTES);
-	while (!list_empty(&index->pending) && w.len + CHANGE_BYTES_MAX <= sizeof(b->data)) {
+	wcursor_zeros(&w, INDEX_HEAD_BYTES);
+	while (!list_empty(&index->pending) && w.len + INDEX_CHANGE_BYTES_MAX <= sizeof(b->data)) {
 		struct list *n = list_pop_front(&index->pending);
+		const struct index_change *c = LIST_ENTRY(n, struct index_change, link);
 
-		encode_change(&w, LIST_ENTRY(n, struct index_change, link));
+		index_record_change_encode(&w, c->drop, &c->row);
 		list_push_back(&b->changes, n);
 		count++;
 	}
-	wcursor_init(&head, b->data, RECORD_HEAD_BYTES);
-	wcursor_u16(&head, RECORD_VERSION);
-	wcursor_u32(&head, count);
 	index->said = settled(index);
-	wcursor_u64(&head, index->said);
-	CHECK(!w.failed && !head.failed);
+	index_record_head_encode(b->data, count, index->said);
+	CHECK(!w.failed);
 	b->entry.append.data = slice_of(b->data, w.len);
 	b->entry.done = batch_done;
 	index->in_flight = true;
@@ -652,12 +527,12 @@ static int scan(struct index *index, struct err *err)
 {
 	struct unsettled unsettled = stored_unsettled(journal_kv(index->journal));
 	struct kv *kv = journal_kv(index->journal);
-	uint8_t first = KEY_CHUNK;
+	uint8_t first = INDEX_KEY_CHUNK;
 	struct kv_scan s;
 	int rc = 0;
 
 	index->count = 0;
-	for (kv_seek(kv, &s, slice_of(&first, 1)); kv_scan_valid(&s) && s.key.data[0] == KEY_CHUNK; kv_scan_next(&s)) {
+	for (kv_seek(kv, &s, slice_of(&first, 1)); kv_scan_valid(&s) && s.key.data[0] == INDEX_KEY_CHUNK; kv_scan_next(&s)) {
 		struct index_row row;
 
 		rc = index_row_decode(s.key, s.value, &row);

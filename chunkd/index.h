@@ -12,48 +12,12 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "chunkd/alloc.h"
-#include "chunkd/format.h"
-#include "common/base/ids.h"
+#include "chunkd/index_record.h"
 #include "common/base/list.h"
 #include "common/io/io.h"
 #include "common/kv/kv.h"
 
 struct index;
-
-/* A sealed chunk. */
-struct index_row {
-	struct copy_id copy;
-	uint8_t policy;
-	struct alloc_extent extent; /* data, padded to a grain, then the trailer */
-	uint32_t length;            /* of the chunk */
-	uint32_t cell_bytes;
-	uint32_t crc;      /* of the chunk, plain */
-	uint64_t sequence; /* of the seal */
-};
-
-static inline uint64_t index_row_trailer_at(const struct index_row *row)
-{
-	return format_round(row->length);
-}
-static inline uint64_t index_row_offset(const struct index_row *row)
-{
-	return (uint64_t)row->extent.first * FORMAT_GRAIN_BYTES;
-}
-static inline uint32_t index_row_trailer_bytes(const struct index_row *row)
-{
-	return (uint32_t)((uint64_t)row->extent.grains * FORMAT_GRAIN_BYTES - index_row_trailer_at(row));
-}
-
-static inline bool index_copy_equal(const struct copy_id *a, const struct copy_id *b)
-{
-	return a->block == b->block && a->incarnation == b->incarnation && a->index == b->index;
-}
-/* For hash maps; different copies may share one. */
-static inline uint64_t index_copy_hash(const struct copy_id *c)
-{
-	return c->block * 0x9e3779b97f4a7c15ull ^ ((uint64_t)c->index << 32 | c->incarnation) * 0xbf58476d1ce4e5b9ull;
-}
 
 struct index_options {
 	const char *dir; /* exists */
@@ -119,27 +83,5 @@ struct index_stats index_stats(const struct index *index);
 bool index_idle(const struct index *index);      /* no change under way */
 bool index_is_full(const struct index *index);   /* its file system is: only drops, which always pass */
 bool index_has_room(const struct index *index);  /* false: the tables in memory are full, admit no new work */
-
-/* ---- encodings, for tests and tools ---- */
-
-enum { INDEX_KEY_BYTES = 14, INDEX_VALUE_BYTES = 36 };
-_Static_assert(INDEX_KEY_BYTES + INDEX_VALUE_BYTES <= 64, "a row is small: memory and start-up time go with it");
-
-void index_key_encode(const struct copy_id *copy, uint8_t ret_key[INDEX_KEY_BYTES]);
-void index_value_encode(const struct index_row *row, uint8_t ret_value[INDEX_VALUE_BYTES]);
-int index_row_decode(struct slice key, struct slice value, struct index_row *ret_row); /* ERR_FORMAT */
-
-/* One change of a record of the log; slices point into it. */
-struct index_record_change {
-	bool drop;
-	struct slice key, value; /* value and row: of a put */
-	struct index_row row;
-};
-/*
- * Gives each change of a record, in order. ERR_VERSION; ERR_FORMAT: changes before the malformed one were given. Small chunks of sequences below
- * ret_settled were durable when it was written; 0: it is of a build that records chunks when they are.
- */
-int index_record_walk(struct slice record, void (*each)(void *ctx, const struct index_record_change *change), void *ctx,
-	uint64_t *ret_settled);
 
 #endif
