@@ -34,6 +34,7 @@ enum {
 };
 
 #define MS_NS 1000000ull
+#define LOOK_NS (1000 * MS_NS) /* of one that is full */
 
 static void run_hook(struct io_turn_hook *hook);
 static void snapshots_ended(void *ctx);
@@ -145,7 +146,7 @@ static void freeze(struct kv *kv, bool sync)
 	kv->freeze_ns_at = io_now_ns(kv->io);
 	kv->commit_running = true;
 	kv->commit_ended = false;
-	kv->freeze_due = false;
+	kv->freeze_due = kv->look_due = false;
 	kv->frozen_sources = kv->active_sources;
 	kv->active_sources = 0;
 }
@@ -237,6 +238,8 @@ static bool commit_is_due(const struct kv *kv)
 	if (kv->commit_running || kv->half_applied || kv->failed || kv->snapshots.ending)
 		return false;
 	if (!list_empty(&kv->waiters))
+		return true;
+	if (kv->look_due)
 		return true;
 	if (kv->applied == kv->frozen_applied)
 		return false;
@@ -527,6 +530,10 @@ bool kv_is_full(struct kv *kv)
 	struct kv_backend_stats backing;
 
 	kv->backend->stats(kv->store, &backing);
+	if (backing.full && !kv->look_due && io_now_ns(kv->io) >= kv->freeze_ns_at + LOOK_NS) {
+		kv->look_due = true;
+		kick(kv);
+	}
 	return backing.full;
 }
 

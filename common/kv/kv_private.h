@@ -42,6 +42,7 @@ struct kv {
 
 	struct io_op timer;
 	bool freeze_due;
+	bool look_due; /* whether it is still full */
 	struct io_turn_hook hook;
 	struct list waiters; /* kv_waiter, for a durable commit of their index */
 

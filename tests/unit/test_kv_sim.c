@@ -202,5 +202,53 @@ START_TEST(test_derived_rows_after_a_crash)
 }
 END_TEST
 
-UNIT_MAIN("kv_sim", test_derived_rows_after_a_crash, test_trim_index_after_a_failed_sync,
+static uint64_t commits_of(struct kv *kv)
+{
+	struct kv_stats stats;
+
+	kv_get_stats(kv, &stats);
+	return stats.commits;
+}
+
+/* Somebody else fills the file system, and gives it back: who asks whether it is full is told soon, though nothing is committed. */
+START_TEST(test_full_passes)
+{
+	const struct kv_options options = {.dir = "/kv", .backend = &kv_mem, .spare_bytes = 4 << 20};
+	struct sim *sim = sim_new(&(struct sim_options){.seed = 1});
+	struct io *host = sim_host_add(sim, "host", 64 << 20);
+	uint64_t applied, commits;
+	struct err err;
+	struct kv *kv;
+
+	ck_assert_int_eq(io_mkdir(host, "/kv", 0700), 0);
+	ck_assert_int_eq(io_sync_dir(host, "/"), 0);
+	ck_assert_int_eq(kv_open(host, &options, &kv, &applied, &err), 0);
+	sim_disk_leave(host, 1 << 20);
+	kv_put(kv, text("key"), text("value"));
+	kv_applied(kv, 1);
+	sim_run(sim, NULL, NULL, sim_now_ns(sim) + 1000000000);
+	ck_assert(kv_is_full(kv));
+	sim_run(sim, NULL, NULL, sim_now_ns(sim) + 3000000000);
+	ck_assert(kv_is_full(kv));
+	sim_run(sim, NULL, NULL, sim_now_ns(sim) + 100000000);
+	commits = commits_of(kv);
+	for (int i = 0; i < 100; i++) {
+		ck_assert(kv_is_full(kv));
+		sim_run(sim, NULL, NULL, sim_now_ns(sim) + 20000000);
+	}
+	ck_assert_uint_ge(commits_of(kv), commits + 1);
+	ck_assert_uint_le(commits_of(kv), commits + 2); /* in two seconds */
+	sim_disk_leave(host, UINT64_MAX);
+	for (int i = 0; i < 100 && kv_is_full(kv); i++)
+		sim_run(sim, NULL, NULL, sim_now_ns(sim) + 20000000);
+	ck_assert(!kv_is_full(kv));
+	commits = commits_of(kv);
+	sim_run(sim, NULL, NULL, sim_now_ns(sim) + 5000000000);
+	ck_assert(!kv_is_full(kv));
+	ck_assert_uint_eq(commits_of(kv), commits);
+	sim_free(sim);
+}
+END_TEST
+
+UNIT_MAIN("kv_sim", test_full_passes, test_derived_rows_after_a_crash, test_trim_index_after_a_failed_sync,
 	test_killed_at_syncs_of_the_first_start)
