@@ -28,7 +28,7 @@ void rebuild_start(struct io *io, const struct rebuild_options *options);
 
 /*
  * Which of the rows that were found the index gets: of each copy the one of the highest sequence, unless one of a higher one lies over it. length 0: of what is not whole; its
- * place is kept from older ones all the same. They stand first in `rows` then; returns how many. alloc: has the segments, and nothing taken. Pure.
+ * place is kept from older ones all the same, if nothing newer has any of it. They stand first in `rows` then; returns how many. alloc: has the segments, and nothing taken. Pure.
  */
 size_t rebuild_choose(struct index_row *rows, size_t count, struct alloc *alloc);
 

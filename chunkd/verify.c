@@ -75,9 +75,9 @@ static bool is_whole(const struct verify *v, const struct index_row *row, const 
 
 int64_t verify_read(struct io *io, int fd, uint8_t *bytes, size_t len, uint64_t offset)
 {
-	int64_t got = ERR_IO;
+	int64_t got = 0;
 
-	for (int i = 0; i < VERIFY_READS && got == ERR_IO; i++)
+	for (int i = 0; i < VERIFY_READS && (i == 0 || got == ERR_IO || got == ERR_TIMEDOUT); i++)
 		got = io_pread(io, fd, bytes, len, offset);
 	return got;
 }
