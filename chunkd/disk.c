@@ -425,6 +425,8 @@ void disk_fail(struct disk *d, int code, const char *what)
 	snprintf(d->failed_text, sizeof(d->failed_text), "%s: %s", what, err_text(code));
 	log_line(d->log, LOG_ERROR, "disk-failed", "disk=%u dir=%s error=%s text=\"%s\"", d->sb.disk, d->dir,
 		err_name(code), what);
+	if (d->index)
+		index_doubt(d->index);
 }
 
 static void identity_run(struct io_op *op)

@@ -57,6 +57,7 @@ struct index {
 	uint64_t submitted_ns; /* what is in flight */
 	struct index_stats stats;
 	uint64_t said; /* settled, in the last record; UINT64_MAX: nobody needs to hear of it */
+	uint64_t said_durably; /* likewise, in the last one that is durable; what the start found is */
 	struct io_op timer;
 	struct io_turn_hook hook;
 	uint64_t count, sequence;
@@ -251,6 +252,12 @@ static void note_failed(struct index *index, uint64_t sequence)
 		index->failed.least = sequence;
 }
 
+void index_doubt(struct index *index)
+{
+	if (index->said_durably < index->failed.least)
+		index->failed.least = index->said_durably;
+}
+
 static void settle(struct index *index, struct index_change *c, int code)
 {
 	list_remove(&c->unsettled);
@@ -286,6 +293,8 @@ static void batch_done(struct journal_entry *entry, int code)
 		io_at_turn_end(index->io, &index->hook);
 	if (code < 0)
 		index->said = UINT64_MAX;
+	else
+		index->said_durably = index->said;
 	while (!list_empty(&now)) {
 		struct index_change *c = LIST_ENTRY(list_pop_front(&now), struct index_change, link);
 
@@ -551,6 +560,7 @@ static int scan(struct index *index, struct err *err)
 	}
 	kv_scan_end(&s);
 	index->sequence = stored_number(kv, KEY_SEQUENCE) + journal_epoch(index->journal) * INDEX_SEQUENCE_GAP;
+	index->said_durably = index->sequence + 1;
 	rc = rc < 0 ? rc : index->o.loaded(index->o.ctx, err);
 	if (rc < 0)
 		return rc;

@@ -68,6 +68,10 @@ void index_put(struct index *index, struct index_change *change);
 void index_put_beside(struct index *index, struct index_change *change);
 void index_written(struct index *index, struct index_change *change, int code);
 void index_drop(struct index *index, struct index_change *change);
+/*
+ * The disk has failed: what another write was told may have been meant for any that was not settled by then. The next start looks at all of them.
+ */
+void index_doubt(struct index *index);
 
 enum { INDEX_SEQUENCE_GAP = 1 << 14 };
 /* Greater than that of every seal of this disk before, also of those that a crash cut short. */

@@ -329,8 +329,7 @@ static void written_together(struct gather_write *w, int code)
 	if (code < 0)
 		disk_fail(d, code, "a write failed");
 	bufpool_put(d->pool, &c->data);
-	/* Behind a failure that another write was told of this one may have been told nothing: it counts as failed, for the next start, too. */
-	index_written(d->index, &u->change, d->failed ? ERR_DISK_FAILED : 0);
+	index_written(d->index, &u->change, code);
 }
 
 static void make_trailer(struct put_cell *c)

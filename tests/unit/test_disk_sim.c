@@ -141,6 +141,41 @@ START_TEST(test_nothing_is_acknowledged_beside_a_failed_write)
 }
 END_TEST
 
+static void count_verified(void *ctx, enum log_level level, const char *line)
+{
+	const char *there = strstr(line, "last-seals-verified") ? strstr(line, "there=") : NULL;
+
+	(void)level;
+	if (there)
+		*(uint32_t *)ctx += (uint32_t)strtoul(there + 6, NULL, 10);
+}
+
+/* What was written when a disk failed is never settled: the next start looks at it. */
+START_TEST(test_chunks_of_a_failed_disk_are_looked_at)
+{
+	for (int fails = 0; fails < 2; fails++) {
+		struct bed *b = MEM_NEW(struct bed);
+		uint32_t verified = 0;
+
+		bed_init(b, 1200);
+		b->stop_writing = true;
+		b->next_block = 10;
+		small_puts(b, 1, 5);
+		ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + SECOND_NS));
+		ck_assert_uint_eq(b->seal_count, 5);
+		if (fails)
+			disk_fail(b->disk, ERR_IO, "another write failed");
+		sim_run(b->sim, never, NULL, sim_now_ns(b->sim) + 5 * SECOND_NS);
+		b->log = (struct log){.min_level = LOG_INFO, .write = count_verified, .ctx = &verified, .name = "test"};
+		crash_and_restart(b);
+		ck_assert_uint_eq(verified, fails ? 5 : 0);
+		check_all(b);
+		sim_free(b->sim);
+		mem_free(b);
+	}
+}
+END_TEST
+
 static void put_one(struct bed *b, uint64_t block, uint32_t len)
 {
 	struct chunk_put *p = mem_alloc(sizeof(*p));
@@ -506,7 +541,7 @@ START_TEST(test_same_seed_same_events)
 END_TEST
 
 UNIT_MAIN("disk_sim", test_crashes_at_random_points, test_crashes_at_more_points,
-	test_failed_writes_and_syncs_fail_the_disk, test_nothing_is_acknowledged_beside_a_failed_write, test_full, test_nothing_is_lent_for_a_moment, test_segments_that_cannot_be_made, test_refused_index, test_sequences_only_rise,
+	test_failed_writes_and_syncs_fail_the_disk, test_nothing_is_acknowledged_beside_a_failed_write, test_chunks_of_a_failed_disk_are_looked_at, test_full, test_nothing_is_lent_for_a_moment, test_segments_that_cannot_be_made, test_refused_index, test_sequences_only_rise,
 	test_idle_uploads_are_dropped, test_killed_at_syncs_of_the_first_start, test_power_lost_at_syncs_of_the_first_start,
 	test_failed_sync_of_a_new_segment,
 	test_many_readers_with_lists, test_small_buffers_leave_room_for_large, test_same_seed_same_events)
