@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# waits: for the end of a new metad's first minute, in which it repairs nothing
 """bad_sector: a chunk lies on a sector that its disk cannot read any more. Its file is read all the same, and the chunk is made again, elsewhere, without anybody's help."""
 
 import os
