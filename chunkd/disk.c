@@ -388,6 +388,7 @@ static void index_closed(void *ctx)
 {
 	struct disk *d = ctx;
 
+	d->index = NULL; /* a segment that is being made may still fail the disk */
 	segments_close(d->segments, segments_closed, d);
 }
 

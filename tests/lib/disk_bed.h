@@ -19,7 +19,7 @@ struct bed {
 	struct log log;
 	struct disk *disk;
 	struct chunk_put *puts[WRITERS];
-	uint64_t next_block;
+	uint64_t next_block, capacity_bytes; /* 0: 64 MiB */
 	bool stop_writing, closed;
 	uint32_t running, failed_puts, dropped;
 	int last_failure;
@@ -37,7 +37,7 @@ static inline void no_log(void *ctx, enum log_level level, const char *line)
 static inline int bed_try_open(struct bed *b, struct err *err)
 {
 	struct disk_options o = {.dir = "/disk",
-		.capacity_bytes = 64 * MIB,
+		.capacity_bytes = b->capacity_bytes ? b->capacity_bytes : 64 * MIB,
 		.segment_bytes = 8 * MIB,
 		.backend = &kv_mem,
 		.log_segment_bytes = MIB,

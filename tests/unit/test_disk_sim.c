@@ -5,6 +5,8 @@
  */
 #include "chunkd/disk.h"
 
+#include <string.h>
+#include "common/io/io_backend.h"
 #include "tests/lib/disk_bed.h"
 #include "tests/lib/no_leaks.h"
 
@@ -279,6 +281,74 @@ static bool is_closed(void *ctx)
 	return ((struct bed *)ctx)->closed;
 }
 
+static struct {
+	const struct bed *bed;
+	const struct io_op *last;
+	uint32_t seen;
+} failing;
+
+/* All workers for files have work until all else is closed; then the next sync fails. */
+static void keep_worker(struct io_op *op)
+{
+	struct io *host = failing.bed->host;
+
+	if (op == failing.last)
+		sim_fault_after(host, SIM_FAULT_SYNC, 1, ERR_IO);
+	for (int i = 0; op != failing.last && i < 50; i++)
+		ck_assert_int_eq(io_write_file(host, "/other", "x", 1, 0600), 0);
+}
+
+static void worker_done(struct io_op *op)
+{
+	(void)op;
+}
+
+static void note_failure(void *ctx, enum log_level level, const char *line)
+{
+	(void)ctx;
+	(void)level;
+	if (!strstr(line, "disk-failed"))
+		return;
+	failing.seen++;
+	ck_assert_ptr_null(failing.bed->disk->index);
+}
+
+/* Likewise while the disk is closed, when its index is gone already. */
+START_TEST(test_failed_sync_of_a_new_segment_amid_a_stop)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	uint32_t workers = io__lane_workers(IO_LANE_FILE);
+	struct io_op *kept = mem_zalloc((workers + 1) * sizeof(*kept));
+
+	bed_init(b, 43);
+	b->capacity_bytes = 96 * MIB; /* segments are made ahead */
+	crash_and_restart(b);
+	b->next_block = 4;
+	b->stop_writing = true;
+	b->log.write = note_failure;
+	put_one(b, 1, 1 << 20);
+	failing.bed = b;
+	failing.seen = 0;
+	failing.last = &kept[workers];
+	for (uint32_t i = 0; i <= workers; i++) {
+		io_prep_offload(&kept[i], IO_LANE_FILE, keep_worker, worker_done);
+		io_submit(b->host, &kept[i]);
+	}
+	put_one(b, 2, 1 << 20);
+	ck_assert_uint_eq(b->seal_count, 2);
+	disk_close(b->disk, bed_closed, b);
+	ck_assert(sim_run(b->sim, is_closed, b, sim_now_ns(b->sim) + 100 * SECOND_NS));
+	ck_assert_uint_eq(failing.seen, 1);
+	sim_fault_after(b->host, SIM_FAULT_SYNC, 0, 0);
+	bed_open(b);
+	put_one(b, 3, 1 << 20);
+	check_all(b);
+	sim_free(b->sim);
+	mem_free(kept);
+	mem_free(b);
+}
+END_TEST
+
 /* Full by its capacity, then full by its file system: uploads are refused, nothing else breaks. */
 START_TEST(test_full)
 {
@@ -543,5 +613,5 @@ END_TEST
 UNIT_MAIN("disk_sim", test_crashes_at_random_points, test_crashes_at_more_points,
 	test_failed_writes_and_syncs_fail_the_disk, test_nothing_is_acknowledged_beside_a_failed_write, test_chunks_of_a_failed_disk_are_looked_at, test_full, test_nothing_is_lent_for_a_moment, test_segments_that_cannot_be_made, test_refused_index, test_sequences_only_rise,
 	test_idle_uploads_are_dropped, test_killed_at_syncs_of_the_first_start, test_power_lost_at_syncs_of_the_first_start,
-	test_failed_sync_of_a_new_segment,
+	test_failed_sync_of_a_new_segment, test_failed_sync_of_a_new_segment_amid_a_stop,
 	test_many_readers_with_lists, test_small_buffers_leave_room_for_large, test_same_seed_same_events)
