@@ -49,7 +49,7 @@ struct rebuild {
 	uint32_t segments;
 	uint32_t unreadable; /* grains that were stepped over */
 	uint32_t lost;       /* what looked like trailers, or small chunks, and could not be read whole */
-	bool by_grain;       /* what cannot be read here is stepped over, and counted, already */
+	int64_t stepped_over; /* the last grain of this segment that was, in bytes; -1: none */
 	uint32_t torn;       /* trailers of small chunks that are not there whole */
 	uint64_t greatest;   /* sequence of all rows, or what an earlier rebuild went on from */
 	uint8_t *data, *trailer, *small;
@@ -109,7 +109,7 @@ static int check_small(struct rebuild *r, int fd, const struct format_trailer *t
 		r->rows[r->count - 1].length = 0;
 		r->torn++;
 	}
-	return got < 0 && !(got == ERR_IO && r->by_grain) ? (int)got : 0;
+	return got < 0 && !(got == ERR_IO && r->stepped_over >= (int64_t)t->offset) ? (int)got : 0; /* counted already */
 }
 
 /* A grain at `at` whose head looks like a trailer's of this place. */
@@ -152,20 +152,21 @@ static int scan_grains(struct rebuild *r, int fd, uint32_t segment, uint64_t at)
 {
 	int failed = 0;
 
-	r->by_grain = true;
 	for (uint64_t end = at + READ_BYTES; !failed && at < end && at < r->sb.segment_bytes; at += FORMAT_GRAIN_BYTES) {
 		int64_t got = io_pread(r->io, fd, r->data, FORMAT_GRAIN_BYTES, at);
 		int rc = got < 0 ? (int)got : scan_bytes(r, fd, segment, at, got);
 
+		if (got == ERR_IO)
+			r->stepped_over = (int64_t)at;
 		if (rc < 0 && (rc != ERR_IO || read_failed(r, &r->unreadable)))
 			failed = rc;
 	}
-	r->by_grain = false;
 	return failed;
 }
 
 static int scan_file(struct rebuild *r, int fd, uint32_t segment)
 {
+	r->stepped_over = -1;
 	for (uint64_t at = 0; at < r->sb.segment_bytes; at += READ_BYTES) {
 		int64_t got = io_pread(r->io, fd, r->data, READ_BYTES, at);
 		int rc = got == ERR_IO ? scan_grains(r, fd, segment, at) : got < 0 ? (int)got : scan_bytes(r, fd, segment, at, got);

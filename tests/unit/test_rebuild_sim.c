@@ -3,7 +3,9 @@
 #include "chunkd/rebuild.h"
 
 #include <stdio.h>
+#include <string.h>
 #include "chunkd/verify.h"
+#include "common/io/io_backend.h"
 #include "tests/lib/disk_bed.h"
 #include "tests/lib/no_leaks.h"
 
@@ -213,6 +215,50 @@ START_TEST(test_bad_sectors)
 	rebuild_run(&r);
 	ck_assert(sim_run(b->sim, is_over, &r, sim_now_ns(b->sim) + 60 * SECOND_NS));
 	ck_assert_int_eq(r.code, ERR_IO);
+	sim_free(b->sim);
+	mem_free(b);
+}
+END_TEST
+
+static struct {
+	const struct io_vtable *plain;
+	int segment;
+} weak;
+
+static int64_t weak_pread(struct io *io, int fd, void *buf, size_t len, uint64_t offset)
+{
+	if (len == MIB)
+		weak.segment = fd;
+	return fd == weak.segment && len > FORMAT_GRAIN_BYTES ? ERR_IO : weak.plain->pread(io, fd, buf, len, offset);
+}
+
+/* Of a disk that reads a grain and no more at a time, small chunks that are longer are not there, and each of them counts. */
+START_TEST(test_long_reads_that_fail)
+{
+	struct bed *b = mem_alloc(sizeof(*b));
+	struct rebuilding r = {.b = b};
+	struct io_vtable v;
+	unsigned torn, grains, lost;
+
+	bed_init_with(b, 92, 16 * 1024 * MIB);
+	b->stop_writing = true;
+	small_puts(b, 10, 20);
+	ck_assert(sim_run(b->sim, none_running, b, sim_now_ns(b->sim) + 10 * SECOND_NS));
+	sim_host_crash(b->host);
+	sim_host_restart(b->host);
+	weak.plain = b->host->v;
+	weak.segment = -1;
+	v = *weak.plain;
+	v.pread = weak_pread;
+	b->host->v = &v;
+	rebuild_run(&r);
+	b->host->v = weak.plain;
+	ck_assert(sim_run(b->sim, is_over, &r, sim_now_ns(b->sim) + 60 * SECOND_NS));
+	ck_assert_msg(r.code == 0, "%s", r.text);
+	ck_assert_int_eq(sscanf(strstr(r.text, " older ones, "), " older ones, %u small ones that are not there whole; %u grains and %u trailers or", &torn, &grains, &lost), 3);
+	ck_assert_uint_eq(torn, 16); /* of 100 bytes there are four */
+	ck_assert_uint_eq(lost, torn);
+	ck_assert_uint_eq(grains, 0);
 	sim_free(b->sim);
 	mem_free(b);
 }
@@ -469,5 +515,5 @@ START_TEST(test_which_rows_are_chosen)
 }
 END_TEST
 
-UNIT_MAIN("rebuild_sim", test_which_rows_are_chosen, test_rebuilt_amid_small_chunks, test_rebuild_at_its_syncs, test_bad_sectors, test_trailer_that_comes_back, test_failed_writes,
+UNIT_MAIN("rebuild_sim", test_which_rows_are_chosen, test_rebuilt_amid_small_chunks, test_rebuild_at_its_syncs, test_bad_sectors, test_long_reads_that_fail, test_trailer_that_comes_back, test_failed_writes,
 	test_sequences_used_up)
