@@ -34,7 +34,7 @@ enum {
 };
 
 #define MS_NS 1000000ull
-#define LOOK_NS (1000 * MS_NS) /* of one that is full */
+#define LOOK_NS (1000 * MS_NS) /* between looks at one that is full, and behind a commit, so that entries that wait for it to be settled find it so */
 
 static void run_hook(struct io_turn_hook *hook);
 static void snapshots_ended(void *ctx);
@@ -189,6 +189,7 @@ static void take_over(struct kv *kv)
 
 	kv->commit_running = false;
 	kv->commit_ended = false;
+	kv->looked_ns = io_now_ns(kv->io);
 	kv->generation++;
 	kv->renewals++;
 	if (!rc) {
@@ -530,9 +531,11 @@ bool kv_is_full(struct kv *kv)
 	struct kv_backend_stats backing;
 
 	kv->backend->stats(kv->store, &backing);
-	if (backing.full && !kv->look_due && io_now_ns(kv->io) >= kv->freeze_ns_at + LOOK_NS) {
-		kv->look_due = true;
-		kick(kv);
+	if (backing.full && !kv->commit_running && io_now_ns(kv->io) >= kv->looked_ns + LOOK_NS) {
+		kv->looked_ns = io_now_ns(kv->io);
+		kv->look_due = kv->backend->has_room(kv->store);
+		if (kv->look_due)
+			kick(kv);
 	}
 	return backing.full;
 }

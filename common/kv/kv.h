@@ -156,8 +156,8 @@ void kv_flush(struct kv *kv, void (*done)(void *ctx, int code), void *ctx);
 
 /*
  * True: admit no growth, only what makes rows fewer (and, as bounded, what keeps the owner going). What is left is kept so
- * that this always passes. As of the last commit; it goes when rows were removed or the file system has room again: whoever asks has it looked at again, by a
- * commit of what there is, once a second at most.
+ * that this always passes. As of the last commit; it goes when rows were removed or the file system has room again: whoever asks has the file system looked at, once a second
+ * at most, and a commit made of what there is when that has room.
  */
 bool kv_is_full(struct kv *kv);
 

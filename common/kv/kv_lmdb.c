@@ -741,6 +741,11 @@ static void lmdb_stats(void *store, struct kv_backend_stats *ret_stats)
 	*ret_stats = ((struct store *)store)->stats;
 }
 
+static bool lmdb_has_room(void *store)
+{
+	return lmdb_room_is_there(&((struct store *)store)->room);
+}
+
 const struct kv_backend kv_lmdb = {
 	.name = "lmdb",
 	.open = lmdb_open,
@@ -757,4 +762,5 @@ const struct kv_backend kv_lmdb = {
 	.snapshot_close = lmdb_snapshot_close,
 	.snapshot_ahead = lmdb_snapshot_ahead,
 	.stats = lmdb_stats,
+	.has_room = lmdb_has_room,
 };

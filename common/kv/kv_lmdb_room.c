@@ -105,6 +105,15 @@ bool lmdb_room_reserve(struct lmdb_room *r)
 	return room + free_bytes(r->env, &r->free_bytes) < r->room_bytes;
 }
 
+bool lmdb_room_is_there(const struct lmdb_room *r)
+{
+	uint64_t least = lmdb_room_used(r->env) + r->room_bytes;
+
+	if (r->cannot_allocate)
+		return file_system_has(r, r->room_bytes + r->spare_bytes);
+	return r->allocated_bytes >= least || file_system_has(r, least - r->allocated_bytes + r->spare_bytes);
+}
+
 static uint64_t ahead_bytes(const struct kv_options *options)
 {
 	uint64_t bytes = options->freeze_bytes * AHEAD_FREEZES;

@@ -3,7 +3,7 @@
  * kv_lmdb_room: the room of an LMDB file on its file system. Blocks are reserved ahead in steps, so that a commit neither allocates nor changes
  * the file's size in most cases, and so that a full disk is met while there is still room to write deletes.
  *
- * Not locked: the opening thread first, then that of the commits.
+ * Not locked: the opening thread first, then that of the commits, and the loop's while none runs.
  */
 #ifndef COMMON_KV_KV_LMDB_ROOM_H
 #define COMMON_KV_KV_LMDB_ROOM_H
@@ -34,5 +34,7 @@ int lmdb_room_init(struct lmdb_room *r, struct io *io, const char *path, int fd,
 uint64_t lmdb_room_used(MDB_env *env);
 /* Reserves blocks beyond what is used, and tells whether less than the options want is left. Sets fresh_bytes, free_bytes. */
 bool lmdb_room_reserve(struct lmdb_room *r);
+/* It would find as much as the options want. Reserves nothing. */
+bool lmdb_room_is_there(const struct lmdb_room *r);
 
 #endif

@@ -269,14 +269,21 @@ static void mem_close(void *store)
 	mem_free(s);
 }
 
+static bool mem_has_room(void *store)
+{
+	const struct store *s = store;
+	uint64_t total, left;
+
+	return io_disk_space(s->io, s->dir, &total, &left) != 0 || left >= s->spare_bytes;
+}
+
 static void count(struct store *s)
 {
-	uint64_t total, left;
 
 	s->stats.bytes = s->slot.end;
 	s->stats.room = (struct kv_room){.left_bytes = UINT64_MAX};
 	s->stats.rows = memtable_rows(s->rows) - memtable_tombstones(s->rows);
-	s->stats.full = s->spare_bytes && io_disk_space(s->io, s->dir, &total, &left) == 0 && left < s->spare_bytes;
+	s->stats.full = s->spare_bytes && !mem_has_room(s);
 }
 
 static int mem_open(
@@ -631,4 +638,5 @@ const struct kv_backend kv_mem = {
 	.snapshot_next = mem_snapshot_next,
 	.snapshot_close = mem_snapshot_close,
 	.stats = mem_stats,
+	.has_room = mem_has_room,
 };

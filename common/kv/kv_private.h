@@ -43,6 +43,7 @@ struct kv {
 	struct io_op timer;
 	bool freeze_due;
 	bool look_due; /* whether it is still full */
+	uint64_t looked_ns; /* last */
 	struct io_turn_hook hook;
 	struct list waiters; /* kv_waiter, for a durable commit of their index */
 

@@ -60,6 +60,11 @@ static void stats_of(void *store, struct kv_backend_stats *ret_stats)
 }
 
 /* As a backing store does: what a commit found stands until the next one. */
+static bool has_room(void *store)
+{
+	return kv_mem.has_room(store) && !w.full_now;
+}
+
 static int renew(void *store, const struct memtable *table, struct err *err)
 {
 	w.full = w.full_now;
@@ -74,6 +79,7 @@ static int try_open(struct err *err)
 	backend = kv_mem;
 	backend.stats = stats_of;
 	backend.renew = renew;
+	backend.has_room = has_room;
 	w.asked_count = w.loaded = 0;
 	return index_open(w.host, &o, &w.index, err);
 }
