@@ -58,6 +58,7 @@ struct index {
 	struct index_stats stats;
 	uint64_t said; /* settled, in the last record; UINT64_MAX: nobody needs to hear of it */
 	uint64_t said_durably; /* likewise, in the last one that is durable; what the start found is */
+	uint64_t settled_before; /* when the last record was made */
 	struct io_op timer;
 	struct io_turn_hook hook;
 	uint64_t count, sequence;
@@ -306,6 +307,18 @@ static void batch_done(struct journal_entry *entry, int code)
 	settle_soon(index);
 }
 
+/*
+ * Through the page cache a failure may be told to another write than the one that it is of. So what is settled is said one record later there: when that is
+ * made, a record was durable behind it, and the failure would have been heard.
+ */
+static uint64_t to_be_said(struct index *index)
+{
+	uint64_t now = settled(index), before = index->settled_before;
+
+	index->settled_before = now;
+	return index->o.buffered && before < now ? before : now;
+}
+
 static void submit_batch(struct index *index, struct batch *b)
 {
 	struct wcursor w;
@@ -321,7 +334,7 @@ static void submit_batch(struct index *index, struct batch *b)
 		list_push_back(&b->changes, n);
 		count++;
 	}
-	index->said = settled(index);
+	index->said = to_be_said(index);
 	index_record_head_encode(b->data, count, index->said);
 	CHECK(!w.failed);
 	b->entry.append.data = slice_of(b->data, w.len);
@@ -560,7 +573,7 @@ static int scan(struct index *index, struct err *err)
 	}
 	kv_scan_end(&s);
 	index->sequence = stored_number(kv, KEY_SEQUENCE) + journal_epoch(index->journal) * INDEX_SEQUENCE_GAP;
-	index->said_durably = index->sequence + 1;
+	index->said_durably = index->settled_before = index->sequence + 1;
 	rc = rc < 0 ? rc : index->o.loaded(index->o.ctx, err);
 	if (rc < 0)
 		return rc;
