@@ -59,12 +59,12 @@ static void stats_of(void *store, struct kv_backend_stats *ret_stats)
 	ret_stats->full |= w.full;
 }
 
-/* As a backing store does: what a commit found stands until the next one. */
 static bool has_room(void *store)
 {
 	return kv_mem.has_room(store) && !w.full_now;
 }
 
+/* As a backing store does: what a commit found stands until the next one. */
 static int renew(void *store, const struct memtable *table, struct err *err)
 {
 	w.full = w.full_now;
