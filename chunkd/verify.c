@@ -77,7 +77,7 @@ int64_t verify_read(struct io *io, int fd, uint8_t *bytes, size_t len, uint64_t 
 {
 	int64_t got = 0;
 
-	for (int i = 0; i < VERIFY_READS && (i == 0 || got == ERR_IO); i++)
+	for (int i = 0; i < VERIFY_READS && (i == 0 || got == ERR_IO || got == ERR_TIMEDOUT); i++)
 		got = io_pread(io, fd, bytes, len, offset);
 	return got;
 }

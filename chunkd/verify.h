@@ -40,7 +40,7 @@ int verify_chunk(struct verify *v, const struct index_row *row, struct err *err)
 /* Makes durable what was found. Below 0: it cannot be. Logs how many chunks were looked at, if any. */
 int verify_end(struct verify *v, struct err *err);
 void verify_fini(struct verify *v);
-/* What io_pread says; what the disk cannot read is tried again at once, VERIFY_READS times in all. */
+/* What io_pread says; what the disk cannot read, or not in time, is tried again at once, VERIFY_READS times in all. */
 int64_t verify_read(struct io *io, int fd, uint8_t *bytes, size_t len, uint64_t offset);
 /* The bytes of a chunk of INDEX_BESIDE_BYTES at most have the unit CRCs of its trailer. */
 bool verify_is_whole(const struct format_trailer *trailer, const uint8_t *bytes);

@@ -109,7 +109,7 @@ static int64_t io_file_readv(int fd, const struct iovec *iov, int iov_count, uin
 		if (n < 0 && errno == EINVAL && done > 0)
 			break;
 		if (n < 0)
-			return io__file_err(errno);
+			return io__err(errno);
 		if (n == 0)
 			break;
 		done += (size_t)n;
@@ -129,7 +129,7 @@ static int64_t io_file_writev(int fd, const struct iovec *iov, int iov_count, ui
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return io__file_err(errno);
+			return io__err(errno);
 		if (n == 0)
 			return ERR_IO;
 		done += (size_t)n;
@@ -161,7 +161,7 @@ int io_file_fdatasync(struct io *io, int fd)
 	do
 		rc = fdatasync(fd);
 	while (rc && errno == EINTR);
-	return rc ? io__file_err(errno) : 0;
+	return rc ? io__err(errno) : 0;
 }
 
 int64_t io_file_perform(const struct io_op *op)
@@ -210,7 +210,7 @@ int io_file_sync_dir(struct io *io, const char *path)
 	do
 		rc = fsync(fd);
 	while (rc && errno == EINTR);
-	rc = rc ? io__file_err(errno) : 0;
+	rc = rc ? io__err(errno) : 0;
 	close(fd);
 	return rc;
 }

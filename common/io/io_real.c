@@ -48,11 +48,6 @@ int io__err(int os_errno)
 	}
 }
 
-int io__file_err(int os_errno)
-{
-	return os_errno == ETIMEDOUT ? ERR_IO : io__err(os_errno);
-}
-
 /* ---- clock, entropy ---- */
 
 static uint64_t io_real_read_clock(clockid_t id)

@@ -116,8 +116,6 @@ void io__pages_free(void *buf, size_t bytes);
 
 /* The err code of an errno, for errnos that our list folds together. */
 int io__err(int os_errno);
-/* Of reading, writing or syncing a file: that a disk gave no answer in time is ERR_IO, as the kernel asks it no more. */
-int io__file_err(int os_errno);
 socklen_t io__addr_to_os(const struct io_addr *addr, struct sockaddr_in6 *ret_sa);
 void io__addr_from_os(const struct sockaddr_in6 *sa, struct io_addr *ret_addr);
 

@@ -404,7 +404,7 @@ static void uring_transferred(struct uring *u, struct io_op *op, int res)
 	} else if (res == -EPIPE && op->kind == IO_SEND) {
 		io_real_ready(&u->real, op, ERR_CONNRESET);
 	} else {
-		io_real_ready(&u->real, op, uring_is_file(op) ? io__file_err(-res) : io__err(-res));
+		io_real_ready(&u->real, op, io__err(-res));
 	}
 }
 
@@ -455,7 +455,7 @@ static void uring_completed(struct uring *u, struct io_op *op, int res)
 	if (res == -EINTR || res == -EAGAIN)
 		uring_again(u, op);
 	else if (op->kind == IO_SYNC)
-		io_real_ready(&u->real, op, res < 0 ? io__file_err(-res) : 0);
+		io_real_ready(&u->real, op, res < 0 ? io__err(-res) : 0);
 	else if (op->kind == IO_ACCEPT)
 		uring_accepted(u, op, res);
 	else if (op->kind == IO_CONNECT)

@@ -337,16 +337,6 @@ START_TEST(test_bad_sector_is_an_io_error)
 }
 END_TEST
 
-/* That of the network, elsewhere. */
-START_TEST(test_late_disk_is_an_io_error)
-{
-	ck_assert_int_eq(io__file_err(ETIMEDOUT), ERR_IO);
-	ck_assert_int_eq(io__file_err(ENODATA), ERR_IO);
-	ck_assert_int_eq(io__file_err(ENOSPC), ERR_NOSPC);
-	ck_assert_int_eq(io__err(ETIMEDOUT), ERR_TIMEDOUT);
-}
-END_TEST
-
-UNIT_MAIN("io_file", test_bad_sector_is_an_io_error, test_late_disk_is_an_io_error, IO_TESTS(test_write_sync_read), IO_TESTS(test_vectors), IO_TESTS(test_many_operations),
+UNIT_MAIN("io_file", test_bad_sector_is_an_io_error, IO_TESTS(test_write_sync_read), IO_TESTS(test_vectors), IO_TESTS(test_many_operations),
 	IO_TESTS(test_buffers), IO_TESTS(test_synchronous), IO_TESTS(test_truncate), IO_TESTS(test_names), IO_TESTS(test_lock),
 	IO_TESTS(test_whole_files))

@@ -155,6 +155,10 @@ START_TEST(test_verify_through_the_page_cache)
 		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), 1);
 		sim_fault_after(b->host, SIM_FAULT_READ, 1, ERR_IO);
 		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), 1);
+		sim_fault_after(b->host, SIM_FAULT_READ, 1, ERR_TIMEDOUT);
+		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), 1);
+		sim_faults_after(b->host, SIM_FAULT_READ, 1, VERIFY_READS - 1, ERR_TIMEDOUT);
+		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), ERR_TIMEDOUT);
 		sim_fault_after(b->host, SIM_FAULT_READ, 1, ERR_NOMEM);
 		ck_assert_int_eq(verify_chunk(&v, &b->seals[0], &err), ERR_NOMEM);
 		ck_assert_int_eq(verify_end(&v, &err), 0);
