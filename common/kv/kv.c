@@ -146,6 +146,7 @@ static void freeze(struct kv *kv, bool sync)
 	kv->freeze_ns_at = io_now_ns(kv->io);
 	kv->commit_running = true;
 	kv->commit_ended = false;
+	kv->commit_looks = kv->look_due && !sync;
 	kv->freeze_due = kv->look_due = false;
 	kv->frozen_sources = kv->active_sources;
 	kv->active_sources = 0;
@@ -156,7 +157,11 @@ static void commit_run(struct io_op *op)
 {
 	struct kv *kv = CONTAINER_OF(op, struct kv, commit_op);
 
-	kv->commit_start_ns = io_clock_ns(kv->io);
+	kv->commit_start_ns = kv->commit_end_ns = io_clock_ns(kv->io);
+	kv->commit_code = 0;
+	kv->commit_void = kv->commit_looks && memtable_rows(kv->frozen) == 0 && !kv->backend->has_room(kv->store);
+	if (kv->commit_void)
+		return;
 	kv->commit_code =
 		kv->backend->commit(kv->store, kv->frozen, kv->frozen_applied, kv->commit_sync, &kv->commit_err);
 	kv->commit_end_ns = io_clock_ns(kv->io);
@@ -190,6 +195,8 @@ static void take_over(struct kv *kv)
 	kv->commit_running = false;
 	kv->commit_ended = false;
 	kv->looked_ns = io_now_ns(kv->io);
+	if (!rc && kv->commit_void)
+		return;
 	kv->generation++;
 	kv->renewals++;
 	if (!rc) {
@@ -532,10 +539,8 @@ bool kv_is_full(struct kv *kv)
 
 	kv->backend->stats(kv->store, &backing);
 	if (backing.full && !kv->commit_running && io_now_ns(kv->io) >= kv->looked_ns + LOOK_NS) {
-		kv->looked_ns = io_now_ns(kv->io);
-		kv->look_due = kv->backend->has_room(kv->store);
-		if (kv->look_due)
-			kick(kv);
+		kv->look_due = true;
+		kick(kv);
 	}
 	return backing.full;
 }

@@ -87,7 +87,7 @@ struct kv_backend {
 	uint64_t (*snapshot_ahead)(void *store, void *snapshot, uint64_t bytes, const atomic_bool *stop);
 
 	void (*stats)(void *store, struct kv_backend_stats *ret_stats); /* as of the last renew */
-	/* Of a full one, while no commit runs: its file system has as much room as a commit must find to end that. Writes nothing. */
+	/* Of a full one, where commits run: its file system has as much room as one must find to end that. Writes nothing. */
 	bool (*has_room)(void *store);
 };
 

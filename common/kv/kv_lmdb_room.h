@@ -3,7 +3,7 @@
  * kv_lmdb_room: the room of an LMDB file on its file system. Blocks are reserved ahead in steps, so that a commit neither allocates nor changes
  * the file's size in most cases, and so that a full disk is met while there is still room to write deletes.
  *
- * Not locked: the opening thread first, then that of the commits, and the loop's while none runs.
+ * Not locked: the opening thread first, then that of the commits.
  */
 #ifndef COMMON_KV_KV_LMDB_ROOM_H
 #define COMMON_KV_KV_LMDB_ROOM_H

@@ -43,6 +43,7 @@ struct kv {
 	struct io_op timer;
 	bool freeze_due;
 	bool look_due; /* whether it is still full */
+	bool commit_looks, commit_void; /* the running commit is for that; there is no room: nothing was written */
 	uint64_t looked_ns; /* last */
 	struct io_turn_hook hook;
 	struct list waiters; /* kv_waiter, for a durable commit of their index */

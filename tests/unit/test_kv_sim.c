@@ -217,6 +217,7 @@ START_TEST(test_full_passes)
 	struct sim *sim = sim_new(&(struct sim_options){.seed = 1});
 	struct io *host = sim_host_add(sim, "host", 64 << 20);
 	uint64_t applied, commits;
+	struct slice value;
 	struct err err;
 	struct kv *kv;
 
@@ -237,6 +238,13 @@ START_TEST(test_full_passes)
 		sim_run(sim, NULL, NULL, sim_now_ns(sim) + 20000000);
 	}
 	ck_assert_uint_eq(commits_of(kv), commits);
+	sim_run(sim, NULL, NULL, sim_now_ns(sim) + 2000000000);
+	kv_put(kv, text("another"), text("value"));
+	kv_applied(kv, 2);
+	ck_assert(kv_is_full(kv));
+	sim_run(sim, NULL, NULL, sim_now_ns(sim) + 500000000);
+	ck_assert_uint_eq(commits_of(kv), ++commits);
+	ck_assert_int_eq(kv_get(kv, text("another"), &value), 0);
 	sim_disk_leave(host, UINT64_MAX);
 	for (int i = 0; i < 100 && kv_is_full(kv); i++)
 		sim_run(sim, NULL, NULL, sim_now_ns(sim) + 20000000);
