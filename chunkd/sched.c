@@ -46,6 +46,8 @@ void sched_io_done(struct io_op *io)
 		list_remove(&next->link);
 		give_to_kernel(s, next);
 	}
+	if (io->result == ERR_TIMEDOUT)
+		io->result = ERR_IO; /* the disk's, which gave no answer: whoever asked over the network would take it for that */
 	op->done(op);
 }
 

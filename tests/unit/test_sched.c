@@ -24,6 +24,7 @@ struct bed {
 		struct bed *bed;
 	} reads[MOST];
 	uint32_t added, done;
+	int failure; /* of all of them */
 	uint64_t bytes_now, most_bytes;
 	uint32_t most_running;
 	uint32_t order[MOST]; /* numbers of the reads, as they ended */
@@ -63,7 +64,7 @@ static void read_done(struct sched_op *op)
 	struct bed_read *r = CONTAINER_OF(op, struct bed_read, op);
 	struct bed *b = r->bed;
 
-	ck_assert_int_eq(op->io.result, (int64_t)r->iov.iov_len);
+	ck_assert_int_eq(op->io.result, b->failure ? b->failure : (int64_t)r->iov.iov_len);
 	b->at_ns[r - b->reads] = sim_now_ns(b->sim);
 	b->order[b->done++] = (uint32_t)(r - b->reads);
 	look(b);
@@ -133,6 +134,20 @@ START_TEST(test_count_is_bounded)
 		add(b, SCHED_FOREGROUND, SMALL);
 	run(b);
 	ck_assert_uint_eq(b->most_running, SCHED_DEPTH);
+	bed_fini(b);
+}
+END_TEST
+
+/* In the network that word says something else. */
+START_TEST(test_late_disk)
+{
+	struct bed *b = MEM_NEW(struct bed);
+
+	bed_init(b);
+	sim_fault_after(b->host, SIM_FAULT_READ, 1, ERR_TIMEDOUT);
+	b->failure = ERR_IO;
+	add(b, SCHED_FOREGROUND, SMALL);
+	run(b);
 	bed_fini(b);
 }
 END_TEST
@@ -332,5 +347,5 @@ START_TEST(test_no_write_is_held_for_long)
 END_TEST
 
 UNIT_MAIN("sched", test_bulk_makes_way, test_bulk_goes_on_when_nobody_asks, test_no_write_is_held_for_long, test_repair_does_not_make_way, test_what_is_held_is_bounded,
-	test_bytes_are_bounded, test_count_is_bounded, test_nothing_overtakes,
+	test_bytes_are_bounded, test_count_is_bounded, test_late_disk, test_nothing_overtakes,
 	test_larger_than_the_bound_runs_alone, test_classes_in_order)
