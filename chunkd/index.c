@@ -13,7 +13,7 @@
  * is applied, with the greatest of all seals then: what has a greater one at a start is of an older build, which records chunks when they are durable. It never passes a
  * chunk whose write failed, nor, after a start, one whose row is to go, before that is recorded: what a crash
  * leaves of these is looked at again. Rows of what is not settled are there for nobody (is_hidden), as their records may be applied first.
- * The last record of all does not speak for its own chunks: when nothing else came for SETTLE_NS, and before it is closed, an empty one does.
+ * The last record of all does not speak for its own chunks: when nothing else came for SETTLE_NS, and before it is closed, an empty one does (or two, to_be_said).
  */
 #include "chunkd/index.h"
 
