@@ -170,6 +170,17 @@ static void on_ledger_fatal(void *ctx, int code, const char *text)
 	metad__fatal(metad__of(ctx), code, text);
 }
 
+static void on_ledger_wait(void *ctx, uint64_t id, int status)
+{
+	const char *text = status == ERR_PROTO ? "its build is older than this one, and is not asked whether it is in a group"
+		: status == ERR_STALE
+		? "one of the two lost its directory since the founding began, or they name different founders: see docs/groups.md, and empty no directory of a metad that may have served"
+		: "all that found a group must be up once";
+
+	log_line(metad__of(ctx)->options.log, status ? LOG_WARN : LOG_INFO, "waits-for-founder", "metad=%llu error=%s text=\"%s\"", (unsigned long long)id,
+		status ? err_name(status) : "-", text);
+}
+
 /* ---- time ---- */
 
 static void on_tick(struct metad *md, void *arg, int status, const struct state_result *res)
@@ -390,6 +401,7 @@ static int open_ledger(struct metad *md, struct err *err)
 		.on_role = metad__on_role,
 		.on_table = metad__on_table,
 		.on_fatal = on_ledger_fatal,
+		.on_wait = on_ledger_wait,
 		.ctx = md,
 	};
 	int code = restore_check_dir(md->io, md->dir, err);

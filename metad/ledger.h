@@ -77,6 +77,8 @@ struct ledger_options {
 	/* All rows are replaced. NULL: there are none just now; scans and snapshots have ended when this returns. */
 	void (*on_table)(void *ctx, struct kv *kv);
 	void (*on_fatal)(void *ctx, int code, const char *text);
+	/* NULL, or: a founder has waited for a while, now for this one; status: of the last question to it; 0: it has to hear of others first; ERR_STALE: as FOUNDERS_DIFFER. */
+	void (*on_wait)(void *ctx, uint64_t id, int status);
 	void *ctx;
 };
 
@@ -245,6 +247,16 @@ struct ledger {
 	struct {
 		uint64_t id, match, since_ns;
 	} stood[RAFT_MEMBERS_MAX];
+	struct {
+		struct founders founders;      /* what all have said */
+		struct founders_said own, accepting; /* durable; to become it */
+		bool waits, differ;
+		uint32_t asked; /* bits of those whose answer is due */
+		int status[LIMIT_METADS]; /* of the last question to each */
+		uint64_t who, say_ns; /* who is waited for, and when that is said */
+		struct io_op timer, write;
+		int write_code;
+	} founding;
 	struct io_addr own; /* where others find this replica; family 0: only the log says it */
 	uint32_t knocks;
 	bool promoting, moving, asking, waits, closing, links_closed, failed;
@@ -262,6 +274,12 @@ struct ledger {
 };
 
 int ledger__no_replica(const char *dir, struct err *err);
+/* Of a replica that is open: does it have to ask others whether it may found its group? */
+int ledger__founders_open(struct ledger *l, struct err *err);
+void ledger__founders_said(void *ctx, struct founders_said *ret_said);
+bool ledger__founders_wait(struct ledger *l); /* false: it need not */
+void ledger__founders_close(struct ledger *l); /* ledger__group_quiet is called when the last of it has ended */
+bool ledger__founders_quiet(const struct ledger *l);
 int ledger__group_open(struct ledger *l, struct err *err);
 void ledger__group_submit(struct ledger *l, struct ledger_entry *entry);
 void ledger__group_close(struct ledger *l);

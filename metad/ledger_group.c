@@ -339,6 +339,7 @@ static void open_links(struct ledger *l)
 		.own = l->own,
 		.supports = l->options.supports,
 		.invited = on_invited,
+		.founder = ledger__founders_said,
 		.said = on_said,
 		.version = on_version,
 		.ctx = l};
@@ -398,10 +399,10 @@ int ledger__group_open(struct ledger *l, struct err *err)
 	}
 	ledger__digest_begin(l);
 	l->waits = replica_is_blank(l->replica);
-	if (!l->waits || l->group.join)
-		return 0;
-	replica_abandon(l->replica);
-	return ledger__no_replica(l->options.dir, err);
+	rc = l->waits && !l->group.join ? ledger__no_replica(l->options.dir, err) : ledger__founders_open(l, err);
+	if (rc)
+		replica_abandon(l->replica);
+	return rc;
 }
 
 void ledger__group_abandon(struct ledger *l)
@@ -415,6 +416,14 @@ void ledger__group_start(struct ledger *l)
 	ledger__digest_room(l);
 	open_links(l);
 	ledger__members_start(l);
+	if (l->founding.waits) {
+		struct raft_config config;
+
+		members(l, &config);
+		on_config(l, &config);
+	}
+	if (ledger__founders_wait(l))
+		return;
 	if (!l->waits)
 		raft_links_attach(l->links, l->replica);
 	replica_start(l->replica);
@@ -435,7 +444,7 @@ static void on_links_closed(void *ctx)
 
 void ledger__group_quiet(struct ledger *l)
 {
-	if (l->links_closed && !io_pending(&l->look))
+	if (l->links_closed && !io_pending(&l->look) && ledger__founders_quiet(l))
 		ledger__finish_close(l);
 }
 
@@ -450,6 +459,7 @@ static void on_replica_closed(void *ctx, int code)
 void ledger__group_close(struct ledger *l)
 {
 	ledger__members_close(l);
+	ledger__founders_close(l);
 	raft_links_attach(l->links, NULL);
 	replica_close(l->replica, on_replica_closed, l);
 }

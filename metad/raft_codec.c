@@ -8,7 +8,7 @@
 #include "common/base/mem.h"
 #include "common/rpc/auth.h"
 
-enum { TYPE_ASK = 32, TYPE_PART = 33, TYPE_INVITATION = 34, TYPE_KNOCK = 35 };
+enum { TYPE_ASK = 32, TYPE_PART = 33, TYPE_INVITATION = 34, TYPE_KNOCK = 35, TYPE_FOUNDER = 36 };
 
 static const uint8_t nowhere[RAFT_PLACE_BYTES];
 
@@ -41,6 +41,11 @@ void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to,
 	hmac_update(&h, head, w.len);
 	hmac_update(&h, letter.data, letter.len);
 	hmac_fini(&h, ret_mac);
+}
+
+static ProtobufCBinaryData bytes_of(const void *data, size_t len)
+{
+	return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)data};
 }
 
 static bool is_mac(const ProtobufCBinaryData *said, const uint8_t mac[HMAC_BYTES])
@@ -111,6 +116,60 @@ void raft_codec_sign_answer(const struct raft_codec *codec, const struct raft_le
 	hmac_fini(&h, ret_mac);
 }
 
+_Static_assert((int)FOUNDERS_NONCE_BYTES == (int)RAFT_NONCE_BYTES, "a reply has one kind of nonce");
+
+static void sign_founder(const struct raft_codec *codec, uint64_t from, uint64_t to, const uint8_t challenge[RAFT_NONCE_BYTES],
+	const struct founders_said *said, uint8_t ret_mac[HMAC_BYTES])
+{
+	struct hmac h = {codec->key.inner, codec->key.outer};
+	uint8_t answer[7 + 16 + 8 + 8 + RAFT_NONCE_BYTES + 1 + FOUNDERS_NONCE_BYTES + 4 + LIMIT_METADS * FOUNDERS_NONCE_BYTES];
+	struct wcursor w;
+
+	wcursor_init(&w, answer, sizeof(answer));
+	wcursor_bytes(&w, "founder", 7);
+	wcursor_bytes(&w, codec->cluster.bytes, sizeof(codec->cluster.bytes));
+	wcursor_u64(&w, to);
+	wcursor_u64(&w, from);
+	wcursor_bytes(&w, challenge, RAFT_NONCE_BYTES);
+	wcursor_u8(&w, said->member);
+	wcursor_bytes(&w, said->nonce, FOUNDERS_NONCE_BYTES);
+	wcursor_u32(&w, said->roll.count);
+	wcursor_bytes(&w, said->roll.nonces, said->roll.count * sizeof(said->roll.nonces[0]));
+	CHECK(!w.failed);
+	hmac_update(&h, answer, w.len);
+	hmac_fini(&h, ret_mac);
+}
+
+void raft_codec_pack_founder(const struct raft_codec *codec, const struct raft_letter *question, const struct founders_said *said, uint8_t mac[HMAC_BYTES],
+	Craton__RaftReply *reply)
+{
+	sign_founder(codec, question->from, question->to, question->challenge, said, mac);
+	reply->nonce = bytes_of(said->nonce, FOUNDERS_NONCE_BYTES);
+	reply->mac = bytes_of(mac, HMAC_BYTES);
+	reply->member = said->member;
+	reply->roll = bytes_of(said->roll.nonces, said->roll.count * sizeof(said->roll.nonces[0]));
+}
+
+bool raft_codec_unpack_founder(const struct raft_codec *codec, uint64_t from, uint64_t to, const uint8_t challenge[RAFT_NONCE_BYTES],
+	const Craton__RaftReply *reply, struct founders_said *ret_said)
+{
+	struct founders_said said = {.heard = true};
+	uint8_t mac[HMAC_BYTES];
+
+	if (!reply || reply->nonce.len != FOUNDERS_NONCE_BYTES || reply->roll.len % FOUNDERS_NONCE_BYTES || reply->roll.len > sizeof(said.roll.nonces))
+		return false;
+	said.member = reply->member;
+	memcpy(said.nonce, reply->nonce.data, FOUNDERS_NONCE_BYTES);
+	said.roll.count = (uint32_t)(reply->roll.len / FOUNDERS_NONCE_BYTES);
+	if (said.roll.count)
+		memcpy(said.roll.nonces, reply->roll.data, reply->roll.len);
+	sign_founder(codec, from, to, challenge, &said, mac);
+	if (!is_mac(&reply->mac, mac))
+		return false;
+	*ret_said = said;
+	return true;
+}
+
 /* ---- places (docs/FORMATS.md, "Bodies of a replicated log") ---- */
 
 void raft_place_set(uint8_t place[RAFT_PLACE_BYTES], const struct io_addr *addr)
@@ -151,11 +210,6 @@ struct packing {
 	Craton__RaftRun runs[RAFT_MESSAGE_RUNS_MAX], *run_list[RAFT_MESSAGE_RUNS_MAX];
 	ProtobufCBinaryData bodies[REPLICA_BODIES_MAX];
 };
-
-static ProtobufCBinaryData bytes_of(const void *data, size_t len)
-{
-	return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)data};
-}
 
 static ProtobufCBinaryData place_of(const uint8_t place[RAFT_PLACE_BYTES])
 {
@@ -287,6 +341,12 @@ static void pack_invitation(struct packing *p, const struct raft_letter *l)
 	p->letter.challenge = bytes_of(l->challenge, RAFT_NONCE_BYTES);
 }
 
+static void pack_question(struct packing *p, const struct raft_letter *l)
+{
+	p->letter.type = TYPE_FOUNDER;
+	p->letter.challenge = bytes_of(l->challenge, RAFT_NONCE_BYTES);
+}
+
 static void pack_digest(struct packing *p, const struct digests_mark *digest)
 {
 	craton__raft_digest__init(&p->digest);
@@ -317,6 +377,8 @@ int raft_codec_pack(const struct raft_letter *letter, uint8_t **ret_bytes, size_
 		pack_ask(p, &letter->ask);
 	else if (letter->kind == RAFT_LETTER_INVITATION)
 		pack_invitation(p, letter);
+	else if (letter->kind == RAFT_LETTER_FOUNDER)
+		pack_question(p, letter);
 	else if (letter->kind == RAFT_LETTER_KNOCK)
 		p->letter.type = TYPE_KNOCK;
 	else
@@ -489,6 +551,12 @@ static int unpack_letter(const Craton__RaftLetter *from, struct raft_letter *l)
 	case TYPE_INVITATION:
 		l->kind = RAFT_LETTER_INVITATION;
 		return unpack_invitation(from, l);
+	case TYPE_FOUNDER:
+		l->kind = RAFT_LETTER_FOUNDER;
+		if (from->challenge.len != RAFT_NONCE_BYTES)
+			return ERR_PROTO;
+		memcpy(l->challenge, from->challenge.data, RAFT_NONCE_BYTES);
+		return 0;
 	case TYPE_KNOCK:
 		l->kind = RAFT_LETTER_KNOCK;
 		return 0;

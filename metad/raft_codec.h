@@ -12,6 +12,7 @@
 #include "common/code/hmac.h"
 #include "common/rpc/codec.h"
 #include "metad/digests.h"
+#include "metad/founders.h"
 #include "metad/raft_stamps.h"
 #include "metad/replica/replica.h"
 #include "proto/raft.pb-c.h"
@@ -29,7 +30,7 @@ _Static_assert((int)REPLICA_BODIES_MAX * 4 + (int)RAFT_MESSAGE_RUNS_MAX * 24 + (
 	"so do they");
 
 enum { RAFT_NONCE_BYTES = RAFT_LIFE_BYTES }; /* a replica's nonce is its life */
-enum raft_letter_kind { RAFT_LETTER_MESSAGE = 1, RAFT_LETTER_ASK, RAFT_LETTER_PART, RAFT_LETTER_INVITATION, RAFT_LETTER_KNOCK };
+enum raft_letter_kind { RAFT_LETTER_MESSAGE = 1, RAFT_LETTER_ASK, RAFT_LETTER_PART, RAFT_LETTER_INVITATION, RAFT_LETTER_KNOCK, RAFT_LETTER_FOUNDER };
 
 /* For more rows, in the file system of a replica. */
 enum raft_room { RAFT_ROOM_UNSAID, RAFT_ROOM_NONE, RAFT_ROOM_SOME };
@@ -48,7 +49,8 @@ struct raft_letter {
 	struct replica_body bodies[REPLICA_BODIES_MAX];
 	struct replica_ask ask;
 	struct replica_part part;
-	uint8_t nonce[RAFT_NONCE_BYTES], challenge[RAFT_NONCE_BYTES]; /* of an invitation; nonce: zeros: not known yet */
+	uint8_t nonce[RAFT_NONCE_BYTES]; /* of an invitation; zeros: not known yet */
+	uint8_t challenge[RAFT_NONCE_BYTES]; /* likewise, and of a question to a founder */
 };
 
 /* An address as a member's place; family 0: zeros. */
@@ -72,6 +74,13 @@ void raft_codec_sign(const struct raft_codec *codec, uint64_t from, uint64_t to,
 /* Of the answer to an invitation: 0, or ERR_AGAIN: with this nonce it would be. supports: of who answers; 0: not said. */
 void raft_codec_sign_answer(const struct raft_codec *codec, const struct raft_letter *invitation, int status,
 	const uint8_t nonce[RAFT_NONCE_BYTES], uint16_t supports, uint8_t ret_mac[HMAC_BYTES]);
+
+/* The answer to a question to a founder. Its bytes lie in `said`, which stays; reply: initialised. */
+void raft_codec_pack_founder(const struct raft_codec *codec, const struct raft_letter *question, const struct founders_said *said, uint8_t mac[HMAC_BYTES],
+	Craton__RaftReply *reply);
+/* False: it is no such answer, or not of who has the secret, or to another question. reply: may be NULL. */
+bool raft_codec_unpack_founder(const struct raft_codec *codec, uint64_t from, uint64_t to, const uint8_t challenge[RAFT_NONCE_BYTES],
+	const Craton__RaftReply *reply, struct founders_said *ret_said);
 
 /* Of the answer to a letter that was refused for its stamp. */
 void raft_codec_sign_wanted(const struct raft_codec *codec, const Craton__RaftRequest *request, const struct raft_stamp *wanted,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "metad/raft_links.h"
+#include "metad/raft_links_private.h"
 
 #include <string.h>
 #include "common/base/check.h"
@@ -10,69 +10,10 @@
 
 _Static_assert((int)RAFT_LETTER_BYTES_MAX + 1024 <= (int)LIMIT_FRAME_BODY_BYTES, "a letter fits a frame");
 
-enum link_lane { LANE_MESSAGES, LANE_SNAPSHOTS, LANES };
 /* Of letters that were taken: so many are answered in one go, or after so long. Far from what a sender may have on its way, and waits. */
-enum { HELD_LETTERS_MAX = 16, HELD_BYTES_MAX = LINK_BYTES_MAX / 16, HELD_MS = 20 };
+enum { HELD_BYTES_MAX = LINK_BYTES_MAX / 16, HELD_MS = 20 };
 _Static_assert((int)HELD_LETTERS_MAX <= LINK_LETTERS_MAX / 8 && (int)HELD_MS <= LINK_DEADLINE_MS / 100, "a sender does not notice");
 static const uint64_t ms_ns = 1000000;
-#define LINK_KNOCK UINT64_MAX /* no member's number */
-
-/* To one member. */
-struct link {
-	struct raft_links *links;
-	uint64_t id; /* 0: it is being closed */
-	uint64_t heard_ns;
-	struct io_addr addr;
-	struct io_addr said; /* by its letters; family 0: nothing */
-	struct raft_links_own own; /* likewise, by the last ones; zeros: none has come */
-	bool stranger; /* no member, as far as is known here: it said itself where it is */
-	struct raft_stamps_other stamps;
-	struct {
-		struct rpc_peer *peer;
-		uint32_t letters;
-		uint64_t bytes;
-	} lanes[LANES];
-	uint32_t open; /* peers that are not closed */
-};
-
-struct raft_links {
-	struct io *io;
-	struct raft_links_options options;
-	struct raft_codec codec;
-	struct replica *replica;
-	uint8_t place[RAFT_PLACE_BYTES]; /* of this one */
-	struct raft_stamps stamps; /* likewise; its life is the nonce that invitations must have */
-	struct digests_mark digest; /* likewise; index 0: letters say nothing of it */
-	enum raft_room room;        /* likewise */
-	struct link *members[LINKS_MAX];
-	struct codec_arena arena;
-	struct raft_letter letter; /* the one that came */
-	struct raft_links_counts counts;
-	struct {
-		struct rpc_req *letters[HELD_LETTERS_MAX];
-		uint32_t count;
-		size_t bytes;
-		struct io_op timer;
-	} held; /* taken, and not said yet that they are */
-	void (*closed)(void *ctx);
-	void *closed_ctx;
-	struct io_post post;
-};
-
-/* A letter on its way. */
-struct outgoing {
-	struct rpc_call call;
-	struct link *link;
-	enum link_lane lane;
-	Craton__RaftRequest request;
-	struct raft_stamp stamp;
-	uint8_t mac[HMAC_BYTES];
-	uint8_t *bytes;
-	raft_links_invited_fn *done; /* of an invitation; NULL: nobody asks */
-	void *ctx;
-	uint8_t challenge[RAFT_NONCE_BYTES];
-	bool again; /* with the nonce, or the stamp, that was wanted */
-};
 
 struct raft_links *raft_links_new(struct io *io, const struct raft_links_options *options)
 {
@@ -103,7 +44,7 @@ const struct raft_links_counts *raft_links_counts(const struct raft_links *links
 
 /* ---- members ---- */
 
-static struct link **place_of(struct raft_links *links, uint64_t id)
+struct link **raft_links__place_of(struct raft_links *links, uint64_t id)
 {
 	for (uint32_t i = 0; i < LINKS_MAX; i++)
 		if (id ? links->members[i] && links->members[i]->id == id : !links->members[i])
@@ -207,14 +148,14 @@ static void link_close(struct link *link)
 
 int raft_links_member(struct raft_links *links, uint64_t id, const struct io_addr *addr)
 {
-	struct link **at = place_of(links, id), *link;
+	struct link **at = raft_links__place_of(links, id), *link;
 
 	CHECK(id > 0 && !links->closed);
 	if (at)
 		link_close(*at);
 	if (!addr)
 		return 0;
-	at = place_of(links, 0);
+	at = raft_links__place_of(links, 0);
 	if (!at)
 		return ERR_OVERFLOW;
 	link = MEM_NEW(struct link);
@@ -238,10 +179,10 @@ static void aim(struct raft_links *links, struct link *link, const struct io_add
 {
 	struct link before = *link, **at;
 
-	if (io_addr_equal(&link->addr, addr) || !place_of(links, 0))
+	if (io_addr_equal(&link->addr, addr) || !raft_links__place_of(links, 0))
 		return;
 	CHECK(raft_links_member(links, before.id, addr) == 0);
-	at = place_of(links, before.id);
+	at = raft_links__place_of(links, before.id);
 	(*at)->heard_ns = before.heard_ns;
 	(*at)->said = before.said;
 	(*at)->own = before.own;
@@ -275,13 +216,13 @@ void raft_links_set(struct raft_links *links, const struct raft_links_place *pla
 				raft_place_set(links->place, &places[i].addr);
 			continue;
 		}
-		at = place_of(links, places[i].id);
+		at = raft_links__place_of(links, places[i].id);
 		if (at && !says_itself(links, *at)) {
 			(*at)->said = (struct io_addr){0}; /* long ago: the log knows better */
 			aim(links, *at, &places[i].addr);
 		} else if (!at)
 			(void)raft_links_member(links, places[i].id, &places[i].addr); /* no room: it is known when letters come from it */
-		at = place_of(links, places[i].id);
+		at = raft_links__place_of(links, places[i].id);
 		if (at)
 			(*at)->stranger = false;
 	}
@@ -307,7 +248,7 @@ static void make_room(struct raft_links *links)
  */
 static void meet(struct raft_links *links, const struct raft_letter *letter)
 {
-	struct link **at = place_of(links, letter->from);
+	struct link **at = raft_links__place_of(links, letter->from);
 	struct io_addr addr;
 
 	if (letter->from == LINK_KNOCK || !raft_place_get(letter->place, &addr))
@@ -317,10 +258,10 @@ static void meet(struct raft_links *links, const struct raft_letter *letter)
 		return;
 	}
 	if (!at)
-		(*place_of(links, letter->from))->stranger = true;
+		(*raft_links__place_of(links, letter->from))->stranger = true;
 	else
 		aim(links, *at, &addr);
-	(*place_of(links, letter->from))->said = addr;
+	(*raft_links__place_of(links, letter->from))->said = addr;
 }
 
 /* ---- letters that were taken ---- */
@@ -389,7 +330,7 @@ static void seal(struct outgoing *out, const uint8_t *life)
 static bool stamped_anew(struct outgoing *out, int status, const Craton__RaftReply *reply)
 {
 	struct raft_links *links = out->link->links;
-	struct link **to = place_of(links, out->request.to);
+	struct link **to = raft_links__place_of(links, out->request.to);
 	struct raft_stamp wanted;
 
 	if (status == ERR_VERSION && to)
@@ -405,15 +346,13 @@ static bool stamped_anew(struct outgoing *out, int status, const Craton__RaftRep
 	return true;
 }
 
-static void on_invitation_done(struct outgoing *out, int status, const ProtobufCMessage *msg);
-
 static void call_done(struct rpc_call *call, int status, const ProtobufCMessage *msg, uint32_t payload_len)
 {
 	struct outgoing *out = CONTAINER_OF(call, struct outgoing, call);
 	struct raft_links *links = out->link->links;
 
 	(void)payload_len;
-	if (!out->done && stamped_anew(out, status, (const Craton__RaftReply *)msg))
+	if (!out->answered && stamped_anew(out, status, (const Craton__RaftReply *)msg))
 		return;
 	out->link->lanes[out->lane].letters--;
 	out->link->lanes[out->lane].bytes -= out->request.letter.len;
@@ -422,16 +361,22 @@ static void call_done(struct rpc_call *call, int status, const ProtobufCMessage 
 		links->counts.refused++;
 	else if (status)
 		links->counts.lost++;
-	if (out->done)
-		on_invitation_done(out, status, msg);
+	if (out->answered)
+		out->answered(out, status, (const Craton__RaftReply *)msg);
 	mem_free(out->bytes);
 	mem_free(out);
+}
+
+/* It has no stamp: whoever asks may not know one yet, and the answer is signed with what the question says. */
+static bool is_question(enum raft_letter_kind kind)
+{
+	return kind == RAFT_LETTER_INVITATION || kind == RAFT_LETTER_FOUNDER;
 }
 
 /* NULL: it is lost. */
 static struct outgoing *send_over(struct raft_links *links, struct link **at, enum link_lane lane, const struct raft_letter *letter)
 {
-	struct link **to = place_of(links, letter->to);
+	struct link **to = raft_links__place_of(links, letter->to);
 	struct outgoing *out;
 	uint8_t *bytes;
 	size_t len;
@@ -451,7 +396,7 @@ static struct outgoing *send_over(struct raft_links *links, struct link **at, en
 	out->request.to = letter->to;
 	out->request.letter = (ProtobufCBinaryData){.len = len, .data = bytes};
 	out->request.mac = (ProtobufCBinaryData){.len = sizeof(out->mac), .data = out->mac};
-	seal(out, to && (*to)->stamps.lives && letter->kind != RAFT_LETTER_INVITATION ? (*to)->stamps.life : NULL);
+	seal(out, to && (*to)->stamps.lives && !is_question(letter->kind) ? (*to)->stamps.life : NULL);
 	out->call.method = &rpc_metad_raft;
 	out->call.request = &out->request.base;
 	out->call.deadline_ns = io_now_ns(links->io) + LINK_DEADLINE_MS * ms_ns;
@@ -463,12 +408,12 @@ static struct outgoing *send_over(struct raft_links *links, struct link **at, en
 	return out;
 }
 
-static struct outgoing *send_letter(struct raft_links *links, enum link_lane lane, const struct raft_letter *letter)
+struct outgoing *raft_links__send(struct raft_links *links, enum link_lane lane, const struct raft_letter *letter)
 {
-	return send_over(links, place_of(links, letter->to), lane, letter);
+	return send_over(links, raft_links__place_of(links, letter->to), lane, letter);
 }
 
-static struct raft_letter *letter_new(const struct raft_links *links, enum raft_letter_kind kind, uint64_t to)
+struct raft_letter *raft_links__letter_new(const struct raft_links *links, enum raft_letter_kind kind, uint64_t to)
 {
 	struct raft_letter *letter = MEM_NEW(struct raft_letter);
 
@@ -486,108 +431,47 @@ static struct raft_letter *letter_new(const struct raft_links *links, enum raft_
 void raft_links_send(
 	struct raft_links *links, const struct raft_message *message, const struct replica_body *bodies, uint32_t count)
 {
-	struct raft_letter *letter = letter_new(links, RAFT_LETTER_MESSAGE, message->to);
+	struct raft_letter *letter = raft_links__letter_new(links, RAFT_LETTER_MESSAGE, message->to);
 
 	CHECK(message->from == links->options.id && count <= REPLICA_BODIES_MAX);
 	letter->message = *message;
 	letter->count = count;
 	if (count)
 		memcpy(letter->bodies, bodies, count * sizeof(bodies[0]));
-	send_letter(links, LANE_MESSAGES, letter);
+	raft_links__send(links, LANE_MESSAGES, letter);
 	mem_free(letter);
 }
 
 void raft_links_ask(struct raft_links *links, uint64_t to, const struct replica_ask *ask)
 {
-	struct raft_letter *letter = letter_new(links, RAFT_LETTER_ASK, to);
+	struct raft_letter *letter = raft_links__letter_new(links, RAFT_LETTER_ASK, to);
 
 	letter->ask = *ask;
-	send_letter(links, LANE_SNAPSHOTS, letter);
+	raft_links__send(links, LANE_SNAPSHOTS, letter);
 	mem_free(letter);
 }
 
 void raft_links_part(struct raft_links *links, uint64_t to, const struct replica_part *part)
 {
-	struct raft_letter *letter = letter_new(links, RAFT_LETTER_PART, to);
+	struct raft_letter *letter = raft_links__letter_new(links, RAFT_LETTER_PART, to);
 
 	letter->part = *part;
-	send_letter(links, LANE_SNAPSHOTS, letter);
+	raft_links__send(links, LANE_SNAPSHOTS, letter);
 	mem_free(letter);
-}
-
-/* NULL: not now. */
-static struct outgoing *send_invitation(
-	struct raft_links *links, uint64_t id, const uint8_t *nonce, raft_links_invited_fn *done, void *ctx)
-{
-	struct raft_letter *letter = letter_new(links, RAFT_LETTER_INVITATION, id);
-	struct outgoing *out;
-
-	io_random(links->io, letter->challenge, sizeof(letter->challenge));
-	if (nonce)
-		memcpy(letter->nonce, nonce, sizeof(letter->nonce));
-	out = send_letter(links, LANE_MESSAGES, letter);
-	if (out) {
-		out->done = done;
-		out->ctx = ctx;
-		out->again = nonce != NULL;
-		memcpy(out->challenge, letter->challenge, sizeof(out->challenge));
-	}
-	mem_free(letter);
-	return out;
-}
-
-static bool is_signed(const struct outgoing *out, int status, const Craton__RaftReply *reply)
-{
-	struct raft_links *links = out->link->links;
-	struct raft_letter *letter;
-	uint8_t mac[HMAC_BYTES], differs = 0;
-
-	if (!reply || reply->nonce.len != RAFT_NONCE_BYTES || reply->mac.len != sizeof(mac) || reply->supports > UINT16_MAX)
-		return false;
-	letter = letter_new(links, RAFT_LETTER_INVITATION, out->request.to);
-	memcpy(letter->challenge, out->challenge, sizeof(letter->challenge));
-	raft_codec_sign_answer(&links->codec, letter, status, reply->nonce.data, (uint16_t)reply->supports, mac);
-	mem_free(letter);
-	for (size_t i = 0; i < sizeof(mac); i++)
-		differs |= mac[i] ^ reply->mac.data[i];
-	return !differs;
-}
-
-static void on_invitation_done(struct outgoing *out, int status, const ProtobufCMessage *msg)
-{
-	const Craton__RaftReply *reply = (const Craton__RaftReply *)msg;
-	struct raft_links *links = out->link->links;
-
-	if ((status == 0 || (status == ERR_AGAIN && reply)) && !is_signed(out, status, reply))
-		status = ERR_ACCES;
-	if (status == ERR_AGAIN && reply && !out->again && !links->closed && out->link->id &&
-		send_invitation(links, out->request.to, reply->nonce.data, out->done, out->ctx))
-		return;
-	out->done(out->ctx, status, status ? 0 : reply->supports ? (uint16_t)reply->supports : STATE_CLUSTER_UNSAID);
-}
-
-int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, raft_links_invited_fn *done, void *ctx)
-{
-	struct link **at = place_of(links, place->id);
-
-	if (!(at && io_addr_equal(&(*at)->addr, &place->addr)) && raft_links_member(links, place->id, &place->addr) != 0)
-		return ERR_OVERFLOW;
-	(*place_of(links, place->id))->stranger = true;
-	return send_invitation(links, place->id, NULL, done, ctx) ? 0 : ERR_OVERFLOW;
 }
 
 void raft_links_knock(struct raft_links *links, const struct io_addr *addr, const uint64_t *ids, uint32_t count)
 {
-	struct link **at = place_of(links, LINK_KNOCK);
+	struct link **at = raft_links__place_of(links, LINK_KNOCK);
 
 	if (at)
 		link_close(*at);
 	if (!addr || raft_links_member(links, LINK_KNOCK, addr) != 0)
 		return;
 	for (uint32_t i = 0; i < count; i++) {
-		struct raft_letter *letter = letter_new(links, RAFT_LETTER_KNOCK, ids[i]);
+		struct raft_letter *letter = raft_links__letter_new(links, RAFT_LETTER_KNOCK, ids[i]);
 
-		send_over(links, place_of(links, LINK_KNOCK), LANE_MESSAGES, letter);
+		send_over(links, raft_links__place_of(links, LINK_KNOCK), LANE_MESSAGES, letter);
 		mem_free(letter);
 	}
 }
@@ -632,11 +516,11 @@ static void give(struct raft_links *links)
 	const struct raft_letter *l = &links->letter;
 	struct link **at;
 
-	if (!links->replica || l->kind == RAFT_LETTER_INVITATION)
+	if (!links->replica)
 		return;
 	meet(links, l);
 	links->counts.received++;
-	at = place_of(links, l->from);
+	at = raft_links__place_of(links, l->from);
 	if (at) {
 		(*at)->heard_ns = io_now_ns(links->io);
 		(*at)->own.supports = l->supports ? l->supports : STATE_CLUSTER_UNSAID;
@@ -668,7 +552,7 @@ static enum raft_series series_of(enum raft_letter_kind kind)
 static int take_stamp(struct raft_links *links)
 {
 	const struct raft_letter *l = &links->letter;
-	struct link **at = place_of(links, l->from);
+	struct link **at = raft_links__place_of(links, l->from);
 	uint16_t version = links->options.version ? links->options.version(links->options.ctx) : 0;
 
 	if (links->options.supports < STATE_CLUSTER_STAMPS)
@@ -682,7 +566,7 @@ static void say_wanted(struct raft_links *links, struct rpc_req *req)
 {
 	const Craton__RaftRequest *request = (const Craton__RaftRequest *)req->msg;
 	Craton__RaftReply reply = CRATON__RAFT_REPLY__INIT;
-	struct link **at = place_of(links, request->from);
+	struct link **at = raft_links__place_of(links, request->from);
 	struct raft_stamp wanted = raft_stamps_wanted(&links->stamps, at ? &(*at)->stamps : NULL);
 	uint8_t mac[HMAC_BYTES];
 
@@ -693,28 +577,6 @@ static void say_wanted(struct raft_links *links, struct rpc_req *req)
 	rpc_reply(req, &(struct rpc_reply){.status = ERR_AGAIN, .msg = &reply.base});
 }
 
-/* Who knows this start's nonce has asked for it since: the letter is no recorded one. */
-static void handle_invitation(struct raft_links *links, struct rpc_req *req)
-{
-	Craton__RaftReply reply = CRATON__RAFT_REPLY__INIT;
-	uint8_t *nonce = links->stamps.life;
-	bool now = memcmp(links->letter.nonce, nonce, RAFT_NONCE_BYTES) == 0;
-	int rc = links->options.invited ? links->options.invited(links->options.ctx, now) : ERR_EXIST;
-	uint16_t supports = links->letter.supports ? links->options.supports : 0; /* who does not say it himself would not take the answer */
-	uint8_t mac[HMAC_BYTES];
-
-	if (rc) {
-		rpc_reply_status(req, rc);
-		return;
-	}
-	rc = now ? 0 : ERR_AGAIN;
-	raft_codec_sign_answer(&links->codec, &links->letter, rc, nonce, supports, mac);
-	reply.supports = supports;
-	reply.nonce = (ProtobufCBinaryData){.len = RAFT_NONCE_BYTES, .data = nonce};
-	reply.mac = (ProtobufCBinaryData){.len = sizeof(mac), .data = mac};
-	rpc_reply(req, &(struct rpc_reply){.status = rc, .msg = &reply.base});
-}
-
 void raft_links_handle(struct raft_links *links, struct rpc_req *req)
 {
 	int rc = raft_codec_unpack(
@@ -722,8 +584,8 @@ void raft_links_handle(struct raft_links *links, struct rpc_req *req)
 
 	if (!rc && links->letter.to != links->options.id)
 		rc = ERR_NOENT; /* the address is another's now */
-	if (!rc && links->letter.kind == RAFT_LETTER_INVITATION) {
-		handle_invitation(links, req);
+	if (!rc && is_question(links->letter.kind)) {
+		raft_links__handle_question(links, req);
 		codec_arena_clear(&links->arena);
 		return;
 	}

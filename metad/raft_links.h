@@ -38,6 +38,8 @@ struct raft_links_options {
 	uint16_t supports;  /* the greatest cluster version that this build supports */
 	/* A member that leads invites this replica, which nobody is attached to yet: 0, or why it does not come. Not `now`: would it? */
 	int (*invited)(void *ctx, bool now);
+	/* NULL, or a founder asks: what this replica says of the founding; left as it is: it does not know yet. */
+	void (*founder)(void *ctx, struct founders_said *ret_said);
 	/* NULL, or a letter came that says the digest of its sender's rows. */
 	void (*said)(void *ctx, uint64_t from, const struct digests_mark *digest);
 	/* NULL, or the cluster version of the rows here; 0: there are none. */
@@ -82,6 +84,13 @@ void raft_links_set(struct raft_links *links, const struct raft_links_place *pla
  */
 typedef void raft_links_invited_fn(void *ctx, int status, uint16_t supports);
 int raft_links_invite(struct raft_links *links, const struct raft_links_place *place, raft_links_invited_fn *done, void *ctx);
+
+/*
+ * Asks a member, whose address is known, what it says of the founding. `done` once, not from inside: 0; ERR_PROTO: its build does not know the question;
+ * ERR_ACCES: the answer is not of who has the secret; else as of a call. ERR_OVERFLOW: not now, and `done` does not come.
+ */
+typedef void raft_links_founder_fn(void *ctx, uint64_t id, int status, const struct founders_said *said);
+int raft_links_ask_founder(struct raft_links *links, uint64_t id, raft_links_founder_fn *done, void *ctx);
 
 /* Says to each of these, at a place where one of them may be, where this replica is. What came of the last knock is not waited for. NULL: no more of it. */
 void raft_links_knock(struct raft_links *links, const struct io_addr *addr, const uint64_t *ids, uint32_t count);

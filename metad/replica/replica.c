@@ -180,7 +180,7 @@ static void found(struct replica *r)
 	wal_save(r->wal, &r->save);
 }
 
-static bool founds(const struct replica *r)
+bool replica_founds(const struct replica *r)
 {
 	return r->options.found && wal_index_last(wal_index(r->wal)) == 0;
 }
@@ -189,10 +189,23 @@ void replica_start(struct replica *r)
 {
 	CHECK(!r->begun);
 	r->begun = true;
-	if (founds(r))
+	if (replica_founds(r))
 		found(r);
 	else
 		start(r);
+}
+
+void replica_wait(struct replica *r)
+{
+	CHECK(!r->begun && replica_founds(r));
+	r->begun = true;
+}
+
+void replica_found(struct replica *r)
+{
+	CHECK(r->begun && !r->started && !r->saving && replica_founds(r));
+	if (!r->closing && !r->stopped)
+		found(r);
 }
 
 static int on_entry(void *ctx, uint64_t index, struct slice data, struct err *err)
@@ -262,7 +275,7 @@ static int open_log(struct replica *r, struct err *err)
 	if (!rc)
 		merge_configs(r);
 	if (!rc)
-		rc = founds(r) ? check_unused(r, err) : boot(r, err);
+		rc = replica_founds(r) ? check_unused(r, err) : boot(r, err);
 	if (rc && r->table)
 		table_abandon(r->table);
 	if (rc)

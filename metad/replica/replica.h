@@ -125,6 +125,11 @@ bool replica_is_blank(const struct replica *r);
 void replica_fail(struct replica *r, int code, const char *text);
 /* Takes part in the group: a founder writes its first entry. */
 void replica_start(struct replica *r);
+/* It is a founder whose first entry is not there. */
+bool replica_founds(const struct replica *r);
+/* Of such a one, instead of replica_start: it takes no part, as far as it is there, until replica_found, which writes that entry. */
+void replica_wait(struct replica *r);
+void replica_found(struct replica *r);
 /* For a start that failed elsewhere: of one that was not started. Frees at once. */
 void replica_abandon(struct replica *r);
 /* Of one that was started. What was submitted fails with ERR_STOPPED; waits for log and table, frees. */

@@ -7,12 +7,13 @@ import shutil
 import random
 import re
 import signal
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import promtext
-from localstore import LocalStore, sha256_file, wait_until, write_random
+from localstore import LocalStore, build_dir, sha256_file, wait_until, write_random
 
 MIB = 1 << 20
 ATTEMPT_S = 2.5  # how long an answer of a metad is waited for (client/session.c)
@@ -86,6 +87,17 @@ def first_hangs(store):
     check(sorted(took)[2] < ATTEMPT_S, f"with the first metad stopped commands took {took} s")
 
 
+def founded_again(store):
+    """By hand, with --found: the others know better."""
+    with open(store.env["CRATON_CONF"], encoding="ascii") as f:
+        addresses = next(line for line in f if line.startswith("metad =")).partition("=")[2].split(",")
+    folder = store.path("metad-2.again")
+    os.mkdir(folder)
+    done = subprocess.run([os.path.join(build_dir(), "craton-metad"), "-c", store.env["CRATON_CONF"], "--dir", folder, "--name", "metad-2", "--listen",
+                           addresses[1].strip(), "--replica", "2", "--found"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
+    check(done.returncode == 1 and "craton meta remove metad-2" in done.stderr, f"a metad that lost its directory and is founded again: {done.returncode} {done.stderr}")
+
+
 def main():
     rng = random.Random(1)
     store = LocalStore(metad=3)
@@ -143,10 +155,13 @@ def main():
     # Who lost its directory has forgotten what it acknowledged: it is not made anew, and the others go on.
     store.kill9("metad-2")
     shutil.rmtree(os.path.join(store.store, "metad-2"))
-    for _ in range(2):
+    for turn in range(2):
         said = store.craton("local", "up", store.store).stderr.decode(errors="replace")
         check("metad-2 holds no replica" in said and "must not come back" in said and not store.pid("metad-2"), f"a metad that lost its directory was made anew: {said}")
         check_all(store, files)
+        if turn == 0:
+            founded_again(store)
+            check_all(store, files)
         store.run("local", "down", store.store)
     print(f"{len(files)} files, 4 leaders killed: all there")
 

@@ -459,5 +459,68 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
-UNIT_MAIN("raft_codec", test_what_senders_are, test_messages, test_snapshot_letters, test_what_rows_are, test_invitations_and_knocks, test_stamps, test_wanted_stamps, test_refused,
+static bool is_answer(const struct bed *b, const Craton__RaftReply *reply, struct founders_said *ret_said)
+{
+	return raft_codec_unpack_founder(&b->codec, b->in.from, b->in.to, b->in.challenge, reply, ret_said);
+}
+
+/* What a founder says is one to this question, signed, all of it. */
+START_TEST(test_founders)
+{
+	struct bed *b = bed_new();
+	struct founders_said said = {.heard = true, .member = true, .nonce = "nonce", .roll = {.count = 3}}, out;
+	Craton__RaftReply reply = CRATON__RAFT_REPLY__INIT;
+	uint8_t mac[HMAC_BYTES];
+
+	b->in.kind = RAFT_LETTER_FOUNDER;
+	memcpy(b->in.challenge, "challenge", 9);
+	pack(b);
+	ck_assert_int_eq(unpack(b), 0);
+	ck_assert_int_eq(b->out.kind, RAFT_LETTER_FOUNDER);
+	ck_assert_mem_eq(b->out.challenge, b->in.challenge, RAFT_NONCE_BYTES);
+
+	memcpy(said.roll.nonces[1], "nonce", 5);
+	for (int with_roll = 1; with_roll >= 0; with_roll--) {
+		said.roll.count = with_roll ? 3 : 0;
+		raft_codec_pack_founder(&b->codec, &b->out, &said, mac, &reply);
+		ck_assert(is_answer(b, &reply, &out));
+		ck_assert(out.heard && out.member && founders_roll_equal(&out.roll, &said.roll));
+		ck_assert_mem_eq(out.nonce, said.nonce, sizeof(out.nonce));
+		ck_assert(!is_answer(b, NULL, &out));
+		reply.member = false;
+		ck_assert(!is_answer(b, &reply, &out));
+		reply.member = true;
+		said.nonce[7] ^= 1;
+		ck_assert(!is_answer(b, &reply, &out));
+		said.nonce[7] ^= 1;
+		reply.nonce.len--;
+		ck_assert(!is_answer(b, &reply, &out));
+		reply.nonce.len++;
+		mac[3] ^= 1;
+		ck_assert(!is_answer(b, &reply, &out));
+		mac[3] ^= 1;
+		b->in.challenge[15] ^= 1;
+		ck_assert(!is_answer(b, &reply, &out));
+		b->in.challenge[15] ^= 1;
+		b->in.from++; /* of another one's question */
+		ck_assert(!is_answer(b, &reply, &out));
+		b->in.from--;
+		ck_assert(is_answer(b, &reply, &out));
+		if (!with_roll)
+			continue;
+		said.roll.nonces[2][0] ^= 1;
+		ck_assert(!is_answer(b, &reply, &out));
+		said.roll.nonces[2][0] ^= 1;
+		reply.roll.len -= FOUNDERS_NONCE_BYTES;
+		ck_assert(!is_answer(b, &reply, &out));
+		reply.roll.len++;
+		ck_assert(!is_answer(b, &reply, &out));
+		reply.roll.len = (LIMIT_METADS + 1) * FOUNDERS_NONCE_BYTES;
+		ck_assert(!is_answer(b, &reply, &out));
+	}
+	bed_free(b);
+}
+END_TEST
+
+UNIT_MAIN("raft_codec", test_founders, test_what_senders_are, test_messages, test_snapshot_letters, test_what_rows_are, test_invitations_and_knocks, test_stamps, test_wanted_stamps, test_refused,
 	test_greatest_letter, test_nonsense)

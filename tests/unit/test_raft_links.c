@@ -150,7 +150,7 @@ static int on_invited(void *ctx, bool now)
 static void on_letter(void *ctx, struct rpc_req *req)
 {
 	static uint8_t nonce[RAFT_NONCE_BYTES], mac[HMAC_BYTES];
-	Craton__RaftReply lie = {PROTOBUF_C_MESSAGE_INIT(&craton__raft_reply__descriptor), {sizeof(nonce), nonce}, {sizeof(mac), mac}, 0, 0};
+	Craton__RaftReply lie = {PROTOBUF_C_MESSAGE_INIT(&craton__raft_reply__descriptor), {sizeof(nonce), nonce}, {sizeof(mac), mac}, 0, 0, 0, {0, NULL}};
 	struct waiting *w = ctx;
 	size_t len = protobuf_c_message_get_packed_size(req->msg);
 	uint8_t *bytes = mem_alloc(len);
