@@ -149,6 +149,8 @@ static const char *next_step(const struct metad *md, int code)
 		return "free space there, then start again";
 	if (code == ERR_VERSION)
 		return "start the build that this asks for";
+	if (code == ERR_EXIST && md->options.group.found)
+		return "no start will mend it";
 	return "remove the cause, then start again";
 }
 
@@ -175,6 +177,8 @@ static void on_ledger_wait(void *ctx, uint64_t id, int status)
 	const char *text = status == ERR_PROTO ? "its build is older than this one, and is not asked whether it is in a group"
 		: status == ERR_STALE
 		? "one of the two lost its directory since the founding began, or they name different founders: see docs/groups.md, and empty no directory of a metad that may have served"
+		: status == ERR_NOENT || status == ERR_ACCES
+		? "who is there is no founder of that number, or has another secret: all must name the same `metad`, in the same order"
 		: "all that found a group must be up once";
 
 	log_line(metad__of(ctx)->options.log, status ? LOG_WARN : LOG_INFO, "waits-for-founder", "metad=%llu error=%s text=\"%s\"", (unsigned long long)id,

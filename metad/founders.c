@@ -40,6 +40,18 @@ static uint64_t first_against(const struct founders *f, const struct founders_ro
 	return 0;
 }
 
+/* One that takes part, by this roll; NULL: by any. 0: none. */
+static uint64_t member_of(const struct founders *f, const struct founders_roll *roll)
+{
+	for (uint64_t id = 1; id <= f->count; id++) {
+		const struct founders_said *said = &f->said[id - 1];
+
+		if (id != f->self && said->heard && said->member && (!roll || founders_roll_equal(&said->roll, roll)))
+			return id;
+	}
+	return 0;
+}
+
 static enum founders_step accept(const struct founders *f, struct founders_roll *ret_roll, uint64_t *ret_who)
 {
 	for (uint64_t id = 1; id <= f->count; id++) {
@@ -67,13 +79,11 @@ enum founders_step founders_decide(const struct founders *f, struct founders_rol
 
 	CHECK(f->self >= 1 && f->self <= f->count && f->count <= LIMIT_METADS && self->heard && (!self->roll.count || self->roll.count == f->count));
 	*ret_roll = (struct founders_roll){.count = 0};
-	for (uint64_t id = 1; id <= f->count; id++) {
-		const struct founders_said *said = &f->said[id - 1];
-
-		*ret_who = id;
-		if (id != f->self && said->heard && said->member)
-			return self->roll.count && founders_roll_equal(&said->roll, &self->roll) ? FOUNDERS_TAKE_PART : FOUNDERS_LOST;
-	}
+	if (self->roll.count && member_of(f, &self->roll))
+		return FOUNDERS_TAKE_PART;
+	*ret_who = member_of(f, NULL);
+	if (*ret_who) /* one that cannot read its own any more does not say that this one's is another */
+		return self->roll.count && f->said[*ret_who - 1].roll.count == 0 ? FOUNDERS_WAIT : FOUNDERS_LOST;
 	if (self->roll.count == 0)
 		return accept(f, ret_roll, ret_who);
 	*ret_who = first_against(f, &self->roll);
@@ -134,7 +144,7 @@ int founders_decode(const char *path, struct slice data, const struct uuid *clus
 	crc = rcursor_u32(&r);
 	/* The length first: the CRC is that of bytes that must be there. */
 	if (!rcursor_done(&r) || magic != FOUNDERS_MAGIC || said.roll.count > LIMIT_METADS || crc != crc32c(data.data, data.len - 4))
-		return err_set(err, ERR_CORRUPT, "%s: is damaged. What it says cannot be made anew: replace this metad as one that lost its disk (docs/groups.md)", path);
+		return err_set(err, ERR_CORRUPT, "%s: is damaged. Where the group serves (craton meta ls), replace this metad as one that lost its disk; else it was never founded (docs/groups.md)", path);
 	if (!uuid_equal(&of_cluster, cluster))
 		return err_set(err, ERR_WRONG_CLUSTER, "%s: is of another cluster than the configuration says: use the right one of both", path);
 	if (of != replica)

@@ -11,7 +11,7 @@
  *
  * Whoever comes with a new nonce is refused by the first of the group that answers. As long as none does it waits: others may have accepted a roll with its old nonce,
  * which is never complete again, and whether that one was complete before only those can say who took part. Nothing of it depends on how old an answer is: a nonce has no second roll, and a roll
- * stays accepted. As long as one of those that took part has its directory, no roll but its own is ever complete, for that one's nonce would have to be in it.
+ * stays accepted. As long as one of those that took part has its directory, no roll that names it is ever complete but its own, for that one's nonce would have to be in it.
  *
  * Those are asked that the configuration names as founders, and they must name the same: a roll of another number is nobody's. Who founds a group alone has nobody to ask.
  *

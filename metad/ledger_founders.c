@@ -82,6 +82,8 @@ int ledger__founders_open(struct ledger *l, struct err *err)
 	if (!rc && founds && own.roll.count && own.roll.count != l->group.members.count)
 		rc = err_set(err, ERR_INVAL, "%s/log/founders: the group was to be founded by %" PRIu32 " metads, and the configuration names %" PRIu32 ": name those",
 			l->dir, own.roll.count, l->group.members.count);
+	if (!rc && l->waits && own.roll.count)
+		rc = err_set(err, ERR_INVAL, "%s/log/founders: this metad was to found a group: start it with --found, or, if that was given up, empty %s", l->dir, l->dir);
 	l->founding.waits = founds && l->group.members.count > 1;
 	if (!rc && l->founding.waits)
 		rc = keep_own(l, &own, err);

@@ -50,7 +50,7 @@ static const struct opt table[] = {
 		.type = OPT_FLAG,
 		OPTION(found),
 		.cli_only = true,
-		.help = "with --replica: of a new store, make what --dir does not hold yet, with all others of `metad`; one that lost its --dir is refused. With --replica 1: a store "
+		.help = "with --replica: of a new store, make what --dir does not hold yet, with all others of `metad`; one of them that lost its --dir is refused. With --replica 1: a store "
 			"with one metad becomes a group"},
 	{.name = "join",
 		.type = OPT_FLAG,

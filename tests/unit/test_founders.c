@@ -101,8 +101,12 @@ START_TEST(test_lost)
 	decides(&f, FOUNDERS_LOST, 3);
 	hear(&f, 3, 0, &none, true); /* of a group that an older build founded */
 	decides(&f, FOUNDERS_LOST, 3);
-	f.said[1].roll = roll_of(1, 2, 3);
-	decides(&f, FOUNDERS_LOST, 3);
+	f.said[1].roll = roll_of(1, 2, 3); /* or one whose roll cannot be read any more: this one had no second */
+	decides(&f, FOUNDERS_WAIT, 3);
+	hear(&f, 1, 1, &f.said[1].roll, true);
+	decides(&f, FOUNDERS_TAKE_PART, 0);
+	hear(&f, 1, 1, &old, true);
+	decides(&f, FOUNDERS_LOST, 1);
 }
 END_TEST
 
@@ -309,7 +313,7 @@ START_TEST(test_whatever_happens)
 }
 END_TEST
 
-/* ---- DIR/founders ---- */
+/* ---- DIR/log/founders ---- */
 
 START_TEST(test_file)
 {

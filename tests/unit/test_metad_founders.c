@@ -275,6 +275,29 @@ START_TEST(test_power_lost_amid_it)
 }
 END_TEST
 
+/* One that accepted it is not let in by another door. */
+START_TEST(test_founder_that_joins)
+{
+	uint32_t refused = 0;
+
+	for (uint64_t ms = 0; ms < 300; ms += 5) {
+		struct err err;
+
+		begin(10);
+		for (int i = 0; i < METADS; i++)
+			metad_bed_start(&beds[i]);
+		sim_run(sim, NULL, NULL, sim_now_ns(sim) + ms * s_ns / 1000);
+		crash(&beds[1]);
+		sim_host_restart(beds[1].server_io);
+		beds[1].options.group.found = false;
+		beds[1].options.group.join = true;
+		refused += metad_bed_try_start(&beds[1], &err) == ERR_INVAL && strstr(err.text, "was to found a group");
+		sim_free(sim);
+	}
+	ck_assert_uint_gt(refused, 0);
+}
+END_TEST
+
 /* They were to be three, and then two of them are told otherwise. */
 START_TEST(test_other_number_of_founders)
 {
@@ -302,4 +325,4 @@ START_TEST(test_other_number_of_founders)
 END_TEST
 
 UNIT_MAIN("metad_founders", test_all_must_be_there, test_stopped_while_it_waits, test_one_lost_its_directory, test_two_lost_their_directories,
-	test_group_of_an_older_build, test_lost_amid_it, test_who_was_last_takes_part, test_power_lost_amid_it, test_other_number_of_founders)
+	test_group_of_an_older_build, test_lost_amid_it, test_who_was_last_takes_part, test_power_lost_amid_it, test_other_number_of_founders, test_founder_that_joins)
