@@ -3,8 +3,10 @@
  * What a commit may take of the disk is known before it begins, derived rows and all, and the less there is left the smaller commits become:
  * a table on a disk that is all but full goes on. Blocks "sID" lie on WIDTH disks; each makes a row "tDISK,ID".
  */
+#include <stdatomic.h>
 #include "common/base/limits.h"
 #include "common/base/rng.h"
+#include "common/io/io_backend.h"
 #include "common/kv/journal.h"
 #include "tests/lib/real_loop.h"
 #include "tests/lib/unit.h"
@@ -318,4 +320,91 @@ START_TEST(test_a_snapshot_makes_way)
 }
 END_TEST
 
-UNIT_MAIN("kv_room", test_a_commit_takes_no_more, test_full, test_a_snapshot_makes_way)
+/* ---- a file system that others fill ---- */
+
+static struct {
+	const struct io_vtable *plain;
+	_Atomic uint64_t left; /* in it, beside what is allocated */
+	atomic_uint asked;
+} shared;
+
+static int shared_space(struct io *io, const char *path, uint64_t *ret_total, uint64_t *ret_free)
+{
+	int rc = shared.plain->disk_space(io, path, ret_total, ret_free);
+
+	atomic_fetch_add(&shared.asked, 1);
+	*ret_free = atomic_load(&shared.left);
+	return rc;
+}
+
+static struct real_loop *waiting;
+
+static void elapsed(struct io_op *op)
+{
+	(void)op;
+	real_loop_got(waiting);
+}
+
+static void elapse(struct real_loop *l, uint64_t ms)
+{
+	struct io_op timer = {0};
+
+	waiting = l;
+	l->expected = 1;
+	io_prep_timer(&timer, io_now_ns(l->io) + ms * 1000000, elapsed);
+	io_submit(l->io, &timer);
+	real_loop_wait(l);
+}
+
+/* Whoever asks is told when there is room again; as long as there is none nothing is written. */
+START_TEST(test_full_of_others)
+{
+	struct kv_options options = {.backend = &kv_lmdb, .on_fatal = no_fatal, .room_bytes = 8 * MIB, .spare_bytes = 2 * MIB};
+	struct kv_stats stats;
+	struct io_vtable v;
+	struct real_loop l;
+	uint64_t applied;
+	struct err err;
+	struct kv *kv;
+
+	real_loop_init(&l);
+	shared.plain = l.io->v;
+	v = *shared.plain;
+	v.disk_space = shared_space;
+	l.io->v = &v;
+	options.dir = l.dir;
+	options.ctx = &l;
+	atomic_store(&shared.left, MIB);
+	ck_assert_msg(kv_open(l.io, &options, &kv, &applied, &err) == 0, "%s", err.text);
+	kv_put(kv, slice_of("a", 1), slice_of("b", 1));
+	kv_applied(kv, 1);
+	flush_kv(&l, kv);
+	kv_get_stats(kv, &stats);
+	atomic_store(&shared.asked, 0);
+	for (int i = 0; i < 200 && atomic_load(&shared.asked) < 2; i++) {
+		ck_assert(kv_is_full(kv));
+		elapse(&l, 50);
+	}
+	ck_assert_uint_ge(atomic_load(&shared.asked), 2);
+	atomic_store(&shared.left, 9 * MIB); /* the file has a little more than it uses */
+	elapse(&l, 1100);
+	ck_assert(kv_is_full(kv));
+	elapse(&l, 200);
+	applied = stats.commits;
+	kv_get_stats(kv, &stats);
+	ck_assert_uint_eq(stats.commits, applied);
+	atomic_store(&shared.left, 200 * MIB);
+	for (int i = 0; i < 200 && kv_is_full(kv); i++)
+		elapse(&l, 50);
+	ck_assert(!kv_is_full(kv));
+	kv_get_stats(kv, &stats);
+	ck_assert_uint_eq(stats.commits, applied + 1);
+	l.expected = 1;
+	kv_close(kv, real_loop_closed, &l);
+	real_loop_wait(&l);
+	l.io->v = shared.plain;
+	real_loop_fini(&l);
+}
+END_TEST
+
+UNIT_MAIN("kv_room", test_a_commit_takes_no_more, test_full, test_a_snapshot_makes_way, test_full_of_others)
