@@ -183,7 +183,6 @@ static void step(struct ledger *l)
 		SOMETIMES(group_founded);
 		take_part(l);
 	} else if (next == FOUNDERS_LOST) {
-		SOMETIMES(founder_refused);
 		refuse(l, l->founding.who);
 	}
 	l->founding.differ = next == FOUNDERS_DIFFER;
