@@ -179,6 +179,19 @@ static inline int mkdir_as(struct metad_bed *b, Craton__RequestId *id, const cha
 	return bed_call(b, &rpc_metad_mkdir, &req.base);
 }
 
+static Craton__RequestId group_session; /* of make_dir; craton__request_id__init begins another */
+
+/* By whoever leads. */
+static inline int make_dir(const char *path)
+{
+	struct metad_bed *b = wait_leader();
+
+	if (!group_session.session)
+		ck_assert_int_eq(bed_open_session(b, &group_session), 0);
+	group_session.unanswered = ++group_session.number;
+	return mkdir_as(b, &group_session, path);
+}
+
 static inline int lookup(struct metad_bed *b, const char *path)
 {
 	return bed_lookup_path(b, path, strlen(path));

@@ -2,15 +2,13 @@
 /* A group is founded once, by all of its founders: who comes again with nothing takes no part, however many they are and whoever is away. */
 #include "tests/lib/metad_group.h"
 
-static Craton__RequestId session;
-
 static void begin(uint64_t seed)
 {
 	sim = sim_new(&(struct sim_options){.seed = seed});
 	bed_count = METADS;
 	memset(bed_gone, 0, sizeof(bed_gone));
 	metad_bed_make_group(beds, METADS, sim, PORT);
-	craton__request_id__init(&session);
+	craton__request_id__init(&group_session);
 }
 
 static void run_s(uint64_t s)
@@ -18,22 +16,12 @@ static void run_s(uint64_t s)
 	sim_run(sim, NULL, NULL, sim_now_ns(sim) + s * s_ns);
 }
 
-static int make(const char *path)
-{
-	struct metad_bed *b = wait_leader();
-
-	if (!session.session)
-		ck_assert_int_eq(bed_open_session(b, &session), 0);
-	session.unanswered = ++session.number;
-	return mkdir_as(b, &session, path);
-}
-
 static void begin_with_a_name(uint64_t seed)
 {
 	begin(seed);
 	for (int i = 0; i < METADS; i++)
 		metad_bed_start(&beds[i]);
-	ck_assert_int_eq(make("a"), 0);
+	ck_assert_int_eq(make_dir("a"), 0);
 }
 
 /* Its host loses power, and then has another disk. */
@@ -88,7 +76,7 @@ START_TEST(test_all_must_be_there)
 	run_s(20);
 	ck_assert(!leader() && !beds[0].fatal && !beds[1].fatal);
 	metad_bed_start(&beds[2]);
-	ck_assert_int_eq(make("a"), 0);
+	ck_assert_int_eq(make_dir("a"), 0);
 	check_equal();
 	close_group();
 }
@@ -103,7 +91,7 @@ START_TEST(test_stopped_while_it_waits)
 	metad_bed_restart(&beds[1]);
 	metad_bed_start(&beds[0]);
 	metad_bed_start(&beds[2]);
-	ck_assert_int_eq(make("a"), 0);
+	ck_assert_int_eq(make_dir("a"), 0);
 	close_group();
 }
 END_TEST
@@ -117,7 +105,7 @@ START_TEST(test_one_lost_its_directory)
 		b = leads ? wait_leader() : follower();
 		lose(b);
 		wait_refused(b);
-		ck_assert_int_eq(make("b"), 0);
+		ck_assert_int_eq(make_dir("b"), 0);
 		ck_assert_int_eq(lookup(wait_leader(), "a"), 0);
 		find_again(b);
 		check_equal();
@@ -199,7 +187,7 @@ START_TEST(test_lost_amid_it)
 		} else {
 			founded++;
 		}
-		ck_assert_int_eq(make("a"), 0);
+		ck_assert_int_eq(make_dir("a"), 0);
 		close_group();
 	}
 	ck_assert_uint_gt(founded, 0);
@@ -221,7 +209,7 @@ START_TEST(test_who_was_last_takes_part)
 		crash(&beds[0]);
 		run_s(5);
 		if (leader()) {
-			ck_assert_int_eq(make("a"), 0);
+			ck_assert_int_eq(make_dir("a"), 0);
 			lose(&beds[2]);
 			crash(&beds[1]);
 			restart(&beds[0]);
@@ -267,7 +255,7 @@ START_TEST(test_power_lost_amid_it)
 			crashes++;
 			restart(&beds[0]);
 		}
-		ck_assert_int_eq(make("a"), 0);
+		ck_assert_int_eq(make_dir("a"), 0);
 		check_equal();
 		close_group();
 	}

@@ -5,8 +5,6 @@
 
 enum { VALUE_BYTES = 30 << 10, NODES_WITH_VALUES_MAX = 4000, SETTLE_MS = 20 * 1000 };
 
-static Craton__RequestId session;
-
 static void fill(struct metad_bed *b, uint64_t left_bytes)
 {
 	sim_disk_leave(b->server_io, left_bytes);
@@ -17,24 +15,14 @@ static void settle(void)
 	metad_bed_silence(wait_leader(), SETTLE_MS); /* ticks are committed, and letters say what follows from it */
 }
 
-static int make(const char *path)
-{
-	struct metad_bed *b = wait_leader();
-
-	if (!session.session)
-		ck_assert_int_eq(bed_open_session(b, &session), 0);
-	session.unanswered = ++session.number;
-	return mkdir_as(b, &session, path);
-}
-
 static int rmdir_of(const char *path)
 {
 	Craton__RemoveRequest req = CRATON__REMOVE_REQUEST__INIT;
 
-	session.unanswered = ++session.number;
+	group_session.unanswered = ++group_session.number;
 	req.parent = INODE_ROOT;
 	req.path = bed_text(path);
-	req.id = &session;
+	req.id = &group_session;
 	req.directory = true;
 	return bed_call(wait_leader(), &rpc_metad_remove, &req.base);
 }
@@ -53,9 +41,9 @@ static void begin(uint64_t seed, const struct kv_backend *backend)
 		fill(&beds[i], UINT64_MAX);
 		metad_bed_start(&beds[i]);
 	}
-	craton__request_id__init(&session);
+	craton__request_id__init(&group_session);
 	settle();
-	ck_assert_int_eq(make("before"), 0);
+	ck_assert_int_eq(make_dir("before"), 0);
 }
 
 static const char *text_of(const Craton__StatusReply *status, const char *code)
@@ -78,7 +66,7 @@ START_TEST(test_full_leader_hands_over)
 		fill(old, METAD_BED_MIB);
 		for (int i = 0; i < 40; i++) {
 			snprintf(path, sizeof(path), "d%d", i);
-			ck_assert_int_eq(make(path), 0);
+			ck_assert_int_eq(make_dir(path), 0);
 			metad_bed_silence(wait_leader(), 500);
 		}
 		next = wait_leader();
@@ -108,28 +96,28 @@ START_TEST(test_most_are_full)
 	other = follower();
 	fill(other, METAD_BED_MIB);
 	settle();
-	ck_assert_int_eq(make("one is full"), 0);
+	ck_assert_int_eq(make_dir("one is full"), 0);
 	fill(third(l, other), METAD_BED_MIB);
 	settle();
-	ck_assert_int_eq(make("two are full"), ERR_META_FULL);
+	ck_assert_int_eq(make_dir("two are full"), ERR_META_FULL);
 	ck_assert(bed_has_reason(bed_status(wait_leader()), "metadata-full"));
 	ck_assert_int_eq(rmdir_of("before"), 0);
 	fill(other, UINT64_MAX);
 	settle();
 	settle();
-	ck_assert_int_eq(make("there is room again"), 0);
+	ck_assert_int_eq(make_dir("there is room again"), 0);
 	ck_assert(!bed_has_reason(bed_status(wait_leader()), "metadata-full"));
 	/* Nor may all depend on one that is full. */
 	crash(third(l, other));
 	fill(other, METAD_BED_MIB);
 	settle();
-	ck_assert_int_eq(make("one is down, another is full"), ERR_META_FULL);
+	ck_assert_int_eq(make_dir("one is down, another is full"), ERR_META_FULL);
 	ck_assert_int_eq(rmdir_of("one is full"), 0);
 	fill(other, UINT64_MAX);
 	restart(third(l, other));
 	settle();
 	settle();
-	ck_assert_int_eq(make("all are well"), 0);
+	ck_assert_int_eq(make_dir("all are well"), 0);
 	check_equal();
 	close_group();
 }
@@ -146,7 +134,7 @@ START_TEST(test_leader_stood_still)
 	fill(other, METAD_BED_MIB);
 	settle();
 	l->md->ledger->has_room = false; /* as if it had looked just now */
-	ck_assert_int_eq(make("later"), 0);
+	ck_assert_int_eq(make_dir("later"), 0);
 	close_group();
 }
 END_TEST
@@ -192,12 +180,12 @@ static int set_value(struct metad_bed *b, const char *path, const char *name)
 	static uint8_t value[VALUE_BYTES];
 	Craton__XattrSetRequest req = CRATON__XATTR_SET_REQUEST__INIT;
 
-	session.unanswered = ++session.number;
+	group_session.unanswered = ++group_session.number;
 	req.parent = INODE_ROOT;
 	req.path = bed_text(path);
 	req.name = bed_text(name);
 	req.value = bed_bytes(value, sizeof(value));
-	req.id = &session;
+	req.id = &group_session;
 	return bed_call(b, &rpc_metad_xattr_set, &req.base);
 }
 
@@ -220,7 +208,7 @@ START_TEST(test_table_hangs)
 	hung_until_ns = began_ns + 600 * s_ns;
 	for (; leader() == old && made < NODES_WITH_VALUES_MAX; made++) {
 		snprintf(path, sizeof(path), "v%u", made);
-		if (make(path) || set_value(wait_leader(), path, "user.v"))
+		if (make_dir(path) || set_value(wait_leader(), path, "user.v"))
 			break; /* it takes nothing any more, or has just handed over */
 		answered_ns = sim_now_ns(sim);
 	}
@@ -234,7 +222,7 @@ START_TEST(test_table_hangs)
 		ck_assert_int_eq(lookup(next, path), 0);
 	}
 	ck_assert_int_eq(old->md->ill, LEDGER_ROWS_STAND);
-	ck_assert_int_eq(make("by the next one"), 0);
+	ck_assert_int_eq(make_dir("by the next one"), 0);
 	metad_bed_silence(old, 700 * 1000);
 	ck_assert_int_eq(old->md->ill, LEDGER_WELL);
 	check_equal();
@@ -252,7 +240,7 @@ START_TEST(test_clients_leave_room_for_letters)
 	old = wait_leader();
 	crash(old);
 	ck_assert_ptr_ne(wait_leader(), old);
-	ck_assert_int_eq(make("by the next one"), 0);
+	ck_assert_int_eq(make_dir("by the next one"), 0);
 	restart(old);
 	check_equal();
 	close_group();
