@@ -526,7 +526,9 @@ void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica)
 
 	cluster_crash(c, node);
 	n->known = (struct known){.looked = 0};
+	n->founded = false;
 	sim_host_restart(n->io);
+	sim_disk_leave(n->io, UINT64_MAX); /* a full one says so, and does not start */
 	n->state = CLUSTER_STOPPED;
 	give_dir(n, replica);
 	cluster_start_again(c, node);

@@ -2,6 +2,7 @@
 #include "tests/sim/joiner.h"
 
 #include <string.h>
+#include "common/base/sometimes.h"
 #include "metad/core.h"
 
 enum { UNWANTED_MAX = 10 }; /* who says so may not lead any more, and not know it */
@@ -96,8 +97,9 @@ static void take_answer(struct joiner *j)
 		j->state = is_blank(j) ? JOINER_REMOVE : JOINER_MEMBER;
 	} else if (j->state == JOINER_ADD && j->unwanted == UNWANTED_MAX) {
 		j->state = JOINER_EMPTY;
-	} else if (j->state == JOINER_REMOVE && code == 0) {
+	} else if (j->state == JOINER_REMOVE && (code == 0 || (j->lost && code == ERR_NOENT))) {
 		j->number++;
+		j->lost = false;
 		j->state = JOINER_EMPTY;
 	} else if (j->state == JOINER_REMOVE && code == ERR_NOENT) {
 		j->state = JOINER_ADD; /* it never was one */
@@ -118,6 +120,19 @@ static void look_at_member(struct joiner *j)
 	}
 }
 
+/* Its number may be told to found the group as often as it likes. */
+static void look_at_lost(struct joiner *j)
+{
+	const struct raft_core *core = is_up(j) ? replica_core(node_of(j)->metad->ledger->replica) : NULL;
+
+	if (core && (core->term || core->last_index))
+		cluster_fail(j->cluster, "%s takes part in a group that it has forgotten", node_of(j)->name);
+	if (j->state == JOINER_LOST && node_of(j)->fatal == ERR_EXIST) {
+		SOMETIMES(sim_lost_founder_refused);
+		j->state = JOINER_REMOVE;
+	}
+}
+
 static void begin_again(struct joiner *j)
 {
 	j->unwanted = 0;
@@ -131,24 +146,43 @@ void joiner_begin(struct joiner *j, struct cluster *cluster)
 	j->number = node_of(j)->replica;
 }
 
+void joiner_begin_lost(struct joiner *j, struct cluster *cluster, unsigned node)
+{
+	*j = (struct joiner){.cluster = cluster, .state = JOINER_LOSE, .node = node, .number = cluster->options.metads, .lost = true};
+}
+
 void joiner_look(struct joiner *j)
 {
 	if (j->state == JOINER_NONE || j->cluster->failed)
 		return;
+	if (joiner_is_lost(j, j->node))
+		look_at_lost(j);
 	if (j->asking) {
 		if (j->answered || is_client_gone(j))
 			take_answer(j);
 		return;
 	}
-	if (j->state == JOINER_MEMBER)
+	if (j->state == JOINER_MEMBER) {
 		look_at_member(j);
-	else if (cluster_running(j->cluster, j->node) && j->state == JOINER_EMPTY)
-		begin_again(j);
-	else if (cluster_running(j->cluster, j->node) && now_ns(j) >= j->next_ns)
+	} else if (j->state == JOINER_LOSE && has_something(j)) {
+		cluster_note(j->cluster, "%s loses its directory", node_of(j)->name);
+		j->state = JOINER_LOST;
+		cluster_empty_metad(j->cluster, j->node, node_of(j)->replica);
+	} else if (j->state == JOINER_REMOVE && now_ns(j) >= j->next_ns) {
 		ask(j);
+	} else if (cluster_running(j->cluster, j->node) && j->state == JOINER_EMPTY) {
+		begin_again(j);
+	} else if (cluster_running(j->cluster, j->node) && j->state == JOINER_ADD && now_ns(j) >= j->next_ns) {
+		ask(j);
+	}
 }
 
 bool joiner_idle(const struct joiner *j)
 {
 	return j->state == JOINER_NONE || (j->state == JOINER_MEMBER && !j->asking && !is_blank(j));
+}
+
+bool joiner_is_lost(const struct joiner *j, unsigned node)
+{
+	return j->lost && node == j->node && j->state != JOINER_LOSE;
 }

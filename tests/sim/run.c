@@ -34,6 +34,7 @@ enum {
 	STALL_SEEDS = 10,    /* one in so many has a writer who stands still until the floor has passed his blocks */
 	FULL_SEEDS = 5,      /* in one of so many the disks of metads become full */
 	JOIN_SEEDS = 2,    /* of groups, one in so many gets one more metad */
+	LOSE_SEEDS = 4,    /* and in one of so many a founder loses its directory */
 	NAMES_SEEDS = 3,   /* of stores of one metad, one in so many has names that all clients change; of groups each has */
 	SPIN_EVENTS =
 		120000, /* within a second of virtual time; 20000 are usual: more, and somebody turns without need */
@@ -67,7 +68,7 @@ struct run {
 	struct settings settings;
 	struct client_op gc;
 	uint64_t lull_ops; /* when the lull is to begin; UINT64_MAX: there is none any more */
-	uint64_t join_ops; /* likewise, when one more metad comes */
+	uint64_t join_ops; /* likewise, when one more metad comes, or one loses its directory */
 	const char *phase;
 	bool worked;                       /* the workload has ended */
 	bool one_look;                     /* the second one is enough */
@@ -325,9 +326,19 @@ static void lull(struct run *r)
 	}
 }
 
+/* Others remember what it acknowledged. */
+static bool loses_founder(const struct run_options *o)
+{
+	return o->metads > 2 && o->mode == RUN_ALL && o->seed % LOSE_SEEDS == 0;
+}
+
 static void join(struct run *r)
 {
 	r->join_ops = UINT64_MAX;
+	if (loses_founder(r->o)) {
+		joiner_begin_lost(&r->joiner, r->cluster, cluster_metad_node(r->cluster, (unsigned)(r->o->seed / LOSE_SEEDS % r->o->metads)));
+		return;
+	}
 	cluster_note(r->cluster, "join");
 	joiner_begin(&r->joiner, r->cluster);
 }
@@ -392,6 +403,8 @@ static void check_ends(struct run *r)
 		const struct cluster_node *n = &r->cluster->nodes[i];
 
 		if (!n->fatal || n->state != CLUSTER_RUNNING)
+			continue;
+		if (joiner_is_lost(&r->joiner, i))
 			continue;
 		if (n->fatal != ERR_NOSPC || r->ended[i])
 			cluster_fail(r->cluster, "%s gave up when all was well: %s", n->name, err_name(n->fatal));
@@ -695,7 +708,7 @@ void run_seed(const struct run_options *o, struct run_result *out)
 	memset(out, 0, sizeof(*out));
 	if (o->seed % LULL_SEEDS == 2 && (o->mode == RUN_ALL || o->mode == RUN_NO_FAULTS))
 		r.lull_ops = o->ops / 2;
-	if (o->metads && (o->mode == RUN_SYNCS || (o->mode == RUN_ALL && o->seed % JOIN_SEEDS == 1)))
+	if (o->metads && (o->mode == RUN_SYNCS || (o->mode == RUN_ALL && o->seed % JOIN_SEEDS == 1) || loses_founder(o)))
 		r.join_ops = o->ops * 3 / 4;
 	for (size_t i = 0; i < marks_count(); i++)
 		out->marks[i] = marks_hits(i);
