@@ -99,7 +99,6 @@ static void take_answer(struct joiner *j)
 		j->state = JOINER_EMPTY;
 	} else if (j->state == JOINER_REMOVE && (code == 0 || (j->lost && code == ERR_NOENT))) {
 		j->number++;
-		j->lost = false;
 		j->state = JOINER_EMPTY;
 	} else if (j->state == JOINER_REMOVE && code == ERR_NOENT) {
 		j->state = JOINER_ADD; /* it never was one */
@@ -136,6 +135,7 @@ static void look_at_lost(struct joiner *j)
 static void begin_again(struct joiner *j)
 {
 	j->unwanted = 0;
+	j->lost = false;
 	cluster_empty_metad(j->cluster, j->node, j->number);
 	j->state = JOINER_ADD;
 }
