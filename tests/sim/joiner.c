@@ -119,14 +119,17 @@ static void look_at_member(struct joiner *j)
 	}
 }
 
-/* Its number may be told to found the group as often as it likes. */
+/* That it gave up is right, and no reason to start it again: only who loses power meanwhile asks once more. */
 static void look_at_lost(struct joiner *j)
 {
 	const struct raft_core *core = is_up(j) ? replica_core(node_of(j)->metad->ledger->replica) : NULL;
 
 	if (core && (core->term || core->last_index))
 		cluster_fail(j->cluster, "%s takes part in a group that it has forgotten", node_of(j)->name);
-	if (j->state == JOINER_LOST && node_of(j)->fatal == ERR_EXIST) {
+	if (node_of(j)->fatal != ERR_EXIST)
+		return;
+	node_of(j)->fatal = 0;
+	if (j->state == JOINER_LOST) {
 		SOMETIMES(sim_lost_founder_refused);
 		j->state = JOINER_REMOVE;
 	}
@@ -155,7 +158,7 @@ void joiner_look(struct joiner *j)
 {
 	if (j->state == JOINER_NONE || j->cluster->failed)
 		return;
-	if (joiner_is_lost(j, j->node))
+	if (j->lost && j->state != JOINER_LOSE)
 		look_at_lost(j);
 	if (j->asking) {
 		if (j->answered || is_client_gone(j))
@@ -180,9 +183,4 @@ void joiner_look(struct joiner *j)
 bool joiner_idle(const struct joiner *j)
 {
 	return j->state == JOINER_NONE || (j->state == JOINER_MEMBER && !j->asking && !is_blank(j));
-}
-
-bool joiner_is_lost(const struct joiner *j, unsigned node)
-{
-	return j->lost && node == j->node && j->state != JOINER_LOSE;
 }

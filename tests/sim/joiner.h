@@ -38,7 +38,5 @@ void joiner_begin_lost(struct joiner *j, struct cluster *cluster, unsigned node)
 void joiner_look(struct joiner *j);
 /* There is none, or it is a member and has something. */
 bool joiner_idle(const struct joiner *j);
-/* The metad of that node is one that lost its directory, and has to be refused. */
-bool joiner_is_lost(const struct joiner *j, unsigned node);
 
 #endif

@@ -404,8 +404,6 @@ static void check_ends(struct run *r)
 
 		if (!n->fatal || n->state != CLUSTER_RUNNING)
 			continue;
-		if (joiner_is_lost(&r->joiner, i))
-			continue;
 		if (n->fatal != ERR_NOSPC || r->ended[i])
 			cluster_fail(r->cluster, "%s gave up when all was well: %s", n->name, err_name(n->fatal));
 		r->ended[i] = true;
@@ -418,7 +416,7 @@ static void settle(struct run *r)
 		mend(r);
 		wait_for(r, is_registered_or_down, REGISTER_LIMIT_NS);
 		wait_for(r, is_idle_or_down, STUCK_LIMIT_NS);
-		if (!r->faults || (!is_any_down(r) && !advance(r, is_any_down, SETTLE_NS)) || r->cluster->failed)
+		if (!r->faults || r->cluster->failed || (is_idle(r) && !is_any_down(r) && !advance(r, is_any_down, SETTLE_NS)))
 			return;
 		check_ends(r);
 	}
