@@ -520,6 +520,19 @@ unsigned cluster_add_metad(struct cluster *c)
 	return node;
 }
 
+void cluster_mend_disk(struct cluster *c, unsigned node)
+{
+	struct io *io = c->nodes[node].io;
+
+	sim_fault_after(io, SIM_FAULT_READ, 0, 0);
+	sim_fault_after(io, SIM_FAULT_WRITE, 0, 0);
+	sim_fault_after(io, SIM_FAULT_SYNC, 0, 0);
+	sim_dir_fail(io, NULL, 0);
+	sim_disk_full(io, false);
+	sim_disk_leave(io, UINT64_MAX);
+	sim_stop_at_sync(io, 0, NULL, NULL);
+}
+
 void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica)
 {
 	struct cluster_node *n = &c->nodes[node];
@@ -528,7 +541,7 @@ void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica)
 	n->known = (struct known){.looked = 0};
 	n->founded = false;
 	sim_host_restart(n->io);
-	sim_disk_leave(n->io, UINT64_MAX); /* a full one says so, and does not start */
+	cluster_mend_disk(c, node);
 	n->state = CLUSTER_STOPPED;
 	give_dir(n, replica);
 	cluster_start_again(c, node);

@@ -131,7 +131,9 @@ unsigned cluster_metad_node(const struct cluster *c, unsigned i);
 struct io_addr cluster_metad_addr(const struct cluster *c, unsigned node);
 /* One more, that waits to be added to the group under the number behind the founders': its node. Once. */
 unsigned cluster_add_metad(struct cluster *c);
-/* It runs, crashes, and is started with nothing, under that number. */
+/* What was to go wrong with its disk does not, and there is room. */
+void cluster_mend_disk(struct cluster *c, unsigned node);
+/* It runs, crashes, and is started with nothing, under that number, on a disk that is well. */
 void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica);
 /* The metad that serves, and has all that was acknowledged; NULL: none just now. */
 struct metad *cluster_metad(struct cluster *c);

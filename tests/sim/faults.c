@@ -114,15 +114,8 @@ static void give_room(struct faults *f, unsigned node)
 
 static void clear_sickness(struct faults *f, unsigned node)
 {
-	struct io *io = faults__io_of(f, node);
-
-	sim_fault_after(io, SIM_FAULT_READ, 0, 0);
-	sim_fault_after(io, SIM_FAULT_WRITE, 0, 0);
-	sim_fault_after(io, SIM_FAULT_SYNC, 0, 0);
-	sim_dir_fail(io, NULL, 0);
-	sim_disk_full(io, false);
-	give_room(f, node);
-	sim_stop_at_sync(io, 0, NULL, NULL);
+	cluster_mend_disk(f->cluster, node);
+	f->nodes[node].full_until_ns = 0;
 	f->nodes[node].sick = f->nodes[node].heals = false;
 }
 
