@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/local_priv.h"
 #include "client/cli/ports.h"
 #include "client/cli/process.h"
 #include "client/cli/store_files.h"
@@ -25,7 +26,7 @@
 enum { CONF_BYTES = 64 << 10, START_TIMEOUT_MS = 60000, PORT_TIMEOUT_MS = 15000, LOCK_TIMEOUT_MS = 60000, POLL_MS = 20 };
 
 struct recorded {
-	uint64_t chunkd, capacity, metad, ports[LIMIT_METADS];
+	uint64_t chunkd, capacity, metad, joins, ports[LIMIT_METADS];
 	const char *policy;
 };
 
@@ -40,6 +41,7 @@ static const struct opt recorded_opts[] = {
 	{.name = "chunkd", .type = OPT_U64, .offset = offsetof(struct recorded, chunkd), .default_ = "6", .min = 1, .max = LOCAL_CHUNKD_MAX},
 	{.name = "capacity", .type = OPT_BYTES, .offset = offsetof(struct recorded, capacity), .default_ = "8G"},
 	{.name = "metad", .type = OPT_U64, .offset = offsetof(struct recorded, metad), .default_ = "1", .min = 1, .max = LIMIT_METADS},
+	{.name = "metad-joins", .type = OPT_U64, .offset = offsetof(struct recorded, joins), .default_ = "0", .max = LIMIT_METADS},
 	PORT_OPT("metad-port", 0),
 	PORT_OPT("metad-port-2", 1),
 	PORT_OPT("metad-port-3", 2),
@@ -71,11 +73,7 @@ static int make_dir(const char *path, mode_t mode, struct err *err)
 	return ERR_OK;
 }
 
-/*
- * Of several that make a store or start its daemons at once the others wait; not for ever: who holds it may be stopped. Until
- * close(*ret_fd).
- */
-static int lock_dir(const char *dir, uint64_t timeout_ms, int *ret_fd, struct err *err)
+int local__lock(const char *dir, uint64_t timeout_ms, int *ret_fd, struct err *err)
 {
 	uint64_t deadline = process_clock_ms() + (timeout_ms ? timeout_ms : LOCK_TIMEOUT_MS);
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = fd < 0 ? -1 : flock(fd, LOCK_EX | LOCK_NB);
@@ -122,7 +120,7 @@ int local_load(const char *dir, struct local *ret_local, struct err *err)
 		n = opt_parse_text(parser, path, text, (size_t)n, NULL, err);
 	if (n == 0) {
 		*ret_local = (struct local){.dir = mem_strdup(real), .chunkd_count = recorded.chunkd, .capacity_bytes = recorded.capacity,
-		                            .policy = recorded.policy, .metad_count = recorded.metad, .arena = parser};
+		                            .policy = recorded.policy, .metad_count = recorded.metad, .metad_joins = recorded.joins, .arena = parser};
 		memcpy(ret_local->metad_ports, recorded.ports, sizeof(recorded.ports));
 	} else {
 		opt_fini(parser);
@@ -185,22 +183,25 @@ void local_fini(struct local *local)
 	*local = (struct local){0};
 }
 
-static int save(const struct local *local, struct err *err)
+int local__save(const struct local *local, struct err *err)
 {
 	char *path = mem_printf("%s/local.conf", local->dir);
+	char *joins = mem_printf("metad-joins = %llu\n", (unsigned long long)local->metad_joins);
 	char *text = mem_printf("# written by " MADE_BY "\nchunkd = %llu\ncapacity = %llu\npolicy = %s\nmetad = %llu\nmetad-port = %llu\n",
 	                        (unsigned long long)local->chunkd_count, (unsigned long long)local->capacity_bytes, local->policy,
 	                        (unsigned long long)local->metad_count, (unsigned long long)local->metad_ports[0]);
 	int r;
 
 	for (uint64_t i = 1; i < local->metad_count; i++) {
-		char *more = mem_printf("%smetad-port-%llu = %llu\n", text, (unsigned long long)i + 1, (unsigned long long)local->metad_ports[i]);
+		char *more = mem_printf("%smetad-port-%llu = %llu\n%s", text, (unsigned long long)i + 1, (unsigned long long)local->metad_ports[i],
+		                        i + 1 == local->metad_joins ? joins : "");
 
 		mem_free(text);
 		text = more;
 	}
 	r = store_write_file(path, text, 0644, err);
 	mem_free(path);
+	mem_free(joins);
 	mem_free(text);
 	return r;
 }
@@ -242,12 +243,11 @@ static int make_secret(const struct local *local, struct err *err)
 	return r;
 }
 
-/* Of the daemons from that one on. */
-static int make_dirs(const struct local *local, uint64_t first, struct err *err)
+int local__make_dirs(const struct local *local, uint64_t first, uint64_t end, struct err *err)
 {
 	int r = ERR_OK;
 
-	for (uint64_t i = first; r == ERR_OK && i < local_daemon_count(local); i++) {
+	for (uint64_t i = first; r == ERR_OK && i < end; i++) {
 		char name[LOCAL_NAME_BYTES], *sub;
 
 		local_daemon_name(local, i, name);
@@ -325,9 +325,9 @@ static int make_new(const char *real, const struct local *wanted, struct err *er
 	if (r < 0 || (r = store_random(&uuid, sizeof(uuid), err)) < 0 || (r = choose_ports(&local, err)) < 0)
 		return r;
 	uuid_format(&uuid, cluster);
-	if ((r = write_conf(&local, cluster, err)) < 0 || (r = make_secret(&local, err)) < 0 || (r = make_dirs(&local, 0, err)) < 0)
+	if ((r = write_conf(&local, cluster, err)) < 0 || (r = make_secret(&local, err)) < 0 || (r = local__make_dirs(&local, 0, local_daemon_count(&local), err)) < 0)
 		return r;
-	return save(&local, err); /* last: its presence says that the store was made, and that a folder that is missing was lost */
+	return local__save(&local, err); /* last: its presence says that the store was made, and that a folder that is missing was lost */
 }
 
 static int check_wanted(const struct local *wanted, struct err *err)
@@ -361,16 +361,16 @@ static int adopt(struct local *local, const struct local *wanted, struct err *er
 	if (wanted->capacity_bytes && wanted->capacity_bytes != local->capacity_bytes)
 		return err_set(err, ERR_EXIST, "this store was made with a capacity of %llu bytes a chunk server; leave --capacity out",
 		               (unsigned long long)local->capacity_bytes);
-	if (wanted->metad_count && wanted->metad_count != local->metad_count)
-		return err_set(err, ERR_EXIST, "this store was made with %llu metad; leave --metad out; docs/groups.md says how a store gets more of them",
+	if (wanted->metad_count && wanted->metad_count < local->metad_count)
+		return err_set(err, ERR_INVAL, "this store has %llu metads; `up` adds some and takes none out: craton meta remove NAME does (docs/groups.md)",
 		               (unsigned long long)local->metad_count);
 	if (wanted->chunkd_count && wanted->chunkd_count < local->chunkd_count)
 		return err_set(err, ERR_INVAL, "this store has %llu chunk servers; it can grow but not shrink", (unsigned long long)local->chunkd_count);
 	if (wanted->chunkd_count <= local->chunkd_count)
 		return ERR_OK;
 	local->chunkd_count = wanted->chunkd_count;
-	r = make_dirs(local, before, err);
-	return r < 0 ? r : save(local, err);
+	r = local__make_dirs(local, before, local_daemon_count(local), err);
+	return r < 0 ? r : local__save(local, err);
 }
 
 /* The absolute path of what may not exist yet, in a place that does; NULL: it does not either. mem_free() it. */
@@ -438,7 +438,7 @@ int local_create(const char *dir, const struct local *wanted, struct local *ret_
 	if (!real)
 		return err_set(err, err_from_errno(errno), "cannot open %s: %s", dir, strerror(errno));
 	path = mem_printf("%s/local.conf", real);
-	r = lock_dir(real, wanted->timeout_ms, &lock, err);
+	r = local__lock(real, wanted->timeout_ms, &lock, err);
 	if (r == ERR_OK) {
 		r = access(path, F_OK) == 0 ? ERR_OK : make_new(real, wanted, err);
 		if (r == ERR_OK)
@@ -509,40 +509,42 @@ static bool metad_has(const struct local *local, const char *name)
 }
 
 /* Also the one metad of a store may have become one of a group, whose others are not of this folder: docs/groups.md. */
-static bool is_group(const struct local *local)
+bool local__is_group(const struct local *local)
 {
 	return local->metad_count > 1 || metad_has(local, "table-0") || metad_has(local, "founding");
 }
 
-int local_settle_port(struct local *local, uint64_t metad, struct err *err)
+int local__rename_metads(const struct local *local, struct err *err)
 {
 	char *path = mem_printf("%s/craton.conf", local->dir), *text = mem_alloc(CONF_BYTES), cluster[64] = "";
-	uint16_t port = (uint16_t)local->metad_ports[metad];
-	bool is_free = wait_for_port(port) == ERR_OK;
-	int r = ERR_OK;
+	int n = read_file(path, text, CONF_BYTES), r;
+	const char *line = n > 0 ? strstr(text, "cluster = ") : NULL;
 
-	if (!is_free && is_group(local)) {
-		r = err_set(err, ERR_ADDRINUSE, "port %u of 127.0.0.1, of metad-%llu, is used by another program: end that, the other metads know no other",
-		            port, (unsigned long long)metad + 1);
-	} else if (!is_free) {
-		const char *line;
-		int n = read_file(path, text, CONF_BYTES);
-
-		line = n > 0 ? strstr(text, "cluster = ") : NULL;
-		if (!line || sscanf(line, "cluster = %63s", cluster) != 1)
-			r = err_set(err, ERR_FORMAT, "%s has no line 'cluster = UUID'; restore it, or make a new store elsewhere", path);
-		else
-			r = ports_choose(&port, 1, err);
-		if (r == ERR_OK) {
-			local->metad_ports[metad] = port;
-			r = write_conf(local, cluster, err);
-		}
-		if (r == ERR_OK)
-			r = save(local, err);
-	}
+	if (!line || sscanf(line, "cluster = %63s", cluster) != 1)
+		r = err_set(err, ERR_FORMAT, "%s has no line 'cluster = UUID'; restore it, or make a new store elsewhere", path);
+	else
+		r = write_conf(local, cluster, err);
 	mem_free(path);
 	mem_free(text);
 	return r;
+}
+
+int local_settle_port(struct local *local, uint64_t metad, struct err *err)
+{
+	uint16_t port = (uint16_t)local->metad_ports[metad];
+	int r;
+
+	if (wait_for_port(port) == ERR_OK)
+		return ERR_OK;
+	if (local__is_group(local))
+		return err_set(err, ERR_ADDRINUSE, "port %u of 127.0.0.1, of metad-%llu, is used by another program: end that, the other metads know no other",
+		               port, (unsigned long long)metad + 1);
+	r = ports_choose(&port, 1, err);
+	if (r < 0)
+		return r;
+	local->metad_ports[metad] = port;
+	r = local__rename_metads(local, err);
+	return r < 0 ? r : local__save(local, err);
 }
 
 bool local_was_founded(const struct local *local)
@@ -563,13 +565,14 @@ int local_founded(const struct local *local, struct err *err)
 	return r;
 }
 
-static int start_metad(const struct local *local, const char *name, uint64_t metad, bool found, struct err *err)
+static int start_metad(const struct local *local, const char *name, uint64_t metad, enum local_start_as as, struct err *err)
 {
 	char *program = process_program("craton-metad"), *conf = mem_printf("%s/craton.conf", local->dir);
 	char *dir = mem_printf("%s/%s", local->dir, name), *listen = mem_printf("127.0.0.1:%llu", (unsigned long long)local->metad_ports[metad]);
 	char *replica = mem_printf("%llu", (unsigned long long)metad + 1);
 	char *argv[] = {program, "-c", conf, "--name", (char *)name, "--dir", dir, "--listen", listen, "--metrics", "127.0.0.1:0",
-	                "--policy", (char *)local->policy, /* a list ends at NULL */ is_group(local) ? "--replica" : NULL, replica, found ? "--found" : NULL, NULL};
+	                "--policy", (char *)local->policy, /* a list ends at NULL */ as != LOCAL_AS_IT_IS || local__is_group(local) ? "--replica" : NULL, replica,
+	                as == LOCAL_FOUNDS ? "--found" : as == LOCAL_JOINS ? "--join" : NULL, NULL};
 	int r = program ? process_start(local->dir, name, argv, err)
 	                : err_set(err, ERR_NOENT, "craton-metad is neither beside craton nor in PATH; install it with: make install");
 
@@ -599,25 +602,45 @@ static int start_chunkd(const struct local *local, const char *name, struct err 
 	return r;
 }
 
-static int start(struct local *local, const char *name, bool found, bool *ret_started, struct err *err)
+/* 0: it is a chunk server's. */
+static uint64_t metad_number(const char *name)
 {
-	bool metad = !strncmp(name, "metad", 5), runs;
+	return !strncmp(name, "metad-", 6) ? strtoull(name + 6, NULL, 10) : 0;
+}
+
+int local__launch(struct local *local, const char *name, enum local_start_as as, bool *ret_ran, struct err *err)
+{
+	uint64_t metad = metad_number(name);
+	int r = ERR_OK;
+
+	*ret_ran = process_pid(local->dir, name) != 0;
+	if (!*ret_ran && metad)
+		r = local_settle_port(local, metad - 1, err);
+	if (!*ret_ran && r == ERR_OK)
+		r = metad ? start_metad(local, name, metad - 1, as, err) : start_chunkd(local, name, err);
+	return r;
+}
+
+int local__wait_ready(const struct local *local, const char *name, struct err *err)
+{
 	uint64_t timeout_ms = local->timeout_ms > START_TIMEOUT_MS ? local->timeout_ms : START_TIMEOUT_MS;
-	uint64_t number = metad ? strtoull(name + strlen("metad-"), NULL, 10) - 1 : 0;
-	int lock, r = lock_dir(local->dir, local->timeout_ms, &lock, err);
+
+	return process_wait_ready(local->dir, name, timeout_ms, local->on_wait, local->ctx, err);
+}
+
+static int start(struct local *local, const char *name, enum local_start_as as, bool *ret_started, struct err *err)
+{
+	int lock, r = local__lock(local->dir, local->timeout_ms, &lock, err);
+	bool ran;
 
 	*ret_started = false;
 	if (r < 0)
 		return r;
-	runs = process_pid(local->dir, name) != 0;
-	if (!runs && metad)
-		r = local_settle_port(local, number, err);
-	if (!runs && r == ERR_OK)
-		r = metad ? start_metad(local, name, number, found, err) : start_chunkd(local, name, err);
+	r = local__launch(local, name, as, &ran, err);
 	close(lock); /* from here on process_pid() tells the others */
 	if (r == ERR_OK)
-		r = process_wait_ready(local->dir, name, timeout_ms, local->on_wait, local->ctx, err);
-	*ret_started = r == ERR_OK && !runs;
+		r = local__wait_ready(local, name, err);
+	*ret_started = r == ERR_OK && !ran;
 	return r;
 }
 
@@ -625,7 +648,7 @@ static int check_metad(const struct local *local, const char *name, struct err *
 {
 	char *conf, *quoted;
 
-	if (!local_was_founded(local) || metad_has_metadata(local, name))
+	if (!local_was_founded(local) || metad_has_metadata(local, name) || metad_number(name) == local->metad_joins)
 		return ERR_OK;
 	if (local->metad_count > 1)
 		return err_set(err, ERR_NOENT, "%s/%s holds no replica, though the group has led: it must not come back under its number: craton meta remove %s, "
@@ -657,24 +680,25 @@ int local_check_files(const struct local *local, const char *name, struct err *e
 {
 	if (process_pid(local->dir, name))
 		return ERR_OK;
-	return !strncmp(name, "metad", 5) ? check_metad(local, name, err) : check_chunkd(local, name, err);
+	return metad_number(name) ? check_metad(local, name, err) : check_chunkd(local, name, err);
 }
 
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err)
 {
-	bool metad = !strncmp(name, "metad", 5);
+	uint64_t metad = metad_number(name);
+	bool joins = metad && metad == local->metad_joins;
 	/* A replica that lost its directory has forgotten what it acknowledged: it is made only while the group has never led. */
-	bool found = metad && local->metad_count > 1 && !local_was_founded(local);
+	bool found = metad && !joins && local->metad_count > 1 && !local_was_founded(local);
 	int r = local_check_files(local, name, err);
 	struct err unsaid;
 
 	*ret_started = false;
 	if (r < 0)
 		return r;
-	r = start(local, name, found, ret_started, err);
+	r = start(local, name, joins ? LOCAL_JOINS : found ? LOCAL_FOUNDS : LOCAL_AS_IT_IS, ret_started, err);
 	/* It may have led, and nobody lived to note that: then it refuses to be founded again. */
 	if (r < 0 && found && !process_pid(local->dir, name))
-		r = start(local, name, false, ret_started, err);
+		r = start(local, name, LOCAL_AS_IT_IS, ret_started, err);
 	/* That it serves is reason enough to note it if it is alone. On a full disk the next start does. */
 	if (r == ERR_OK && metad && local->metad_count == 1)
 		(void)local_founded(local, &unsaid);

@@ -19,6 +19,7 @@ struct local {
 	const char *policy;
 	uint64_t metad_count;
 	uint64_t metad_ports[LIMIT_METADS];
+	uint64_t metad_joins; /* the last of the metads is to be added to the group, and may be a member already; 0: none is */
 	uint64_t timeout_ms; /* how long to wait for others at work in the folder, and, if it is more than a minute, for a daemon to serve; 0: a minute */
 	void (*on_wait)(void *ctx, const char *name); /* called again and again while local_start waits for a daemon to serve; NULL: nobody is told */
 	void *ctx;              /* of on_wait */
@@ -48,6 +49,15 @@ bool local_was_founded(const struct local *local);
 int local_check_files(const struct local *local, const char *name, struct err *err);
 /* Starts a daemon that does not run, and that local_check_files() has nothing against, and waits until it serves; *ret_started: false if it ran already, or another `craton local` started it. */
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err);
+/*
+ * More metads, one after the other, each recorded before anybody knows of it, so that `up` goes on with what was interrupted:
+ *   local_found_group, of a store of one metad --local_join--> metad_joins, local_start, it is added to the group --local_joined--> a metad like the others
+ */
+/* The only metad becomes the first of a group, for which it is started anew. It is one already: nothing. */
+int local_found_group(struct local *local, struct err *err);
+/* Also if another `craton local` began it: then what that one recorded. */
+int local_join(struct local *local, struct err *err);
+int local_joined(struct local *local, struct err *err);
 /* Gives the metad of a store of one another port if the one on record is taken; rewrites craton.conf. Of a group the others know it: ERR_ADDRINUSE. */
 int local_settle_port(struct local *local, uint64_t metad, struct err *err);
 

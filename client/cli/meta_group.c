@@ -151,6 +151,13 @@ static int wait_for_vote(struct cli *cli, const char *address, struct cr_members
 	return m ? CLI_OK : cli_fail(cli, "the metad at %s was removed from the group meanwhile", address);
 }
 
+int meta_group_add(struct cli *cli, const char *address, struct cr_members *ret_members)
+{
+	if (cr_meta_members(cli->store, CR_META_ADD, address, ret_members) < 0)
+		return cli_fail(cli, "%s", cr_error());
+	return wait_for_vote(cli, address, ret_members);
+}
+
 /* Who led answers before the next one is known to lead. */
 static int wait_for_leader(struct cli *cli, struct cr_members *members)
 {
@@ -178,9 +185,11 @@ int meta_group_run(struct cli *cli, const struct meta_group_action *action)
 	exit_code = cli_connect(cli);
 	if (exit_code != CLI_OK)
 		return exit_code;
-	if (cr_meta_members(cli->store, action->action, cli->word_count > 1 ? cli->words[1] : NULL, &members) < 0)
-		return cli_fail(cli, "%s", cr_error());
-	if (action->action == CR_META_ADD && (exit_code = wait_for_vote(cli, cli->words[1], &members)) != CLI_OK)
+	if (action->action == CR_META_ADD)
+		exit_code = meta_group_add(cli, cli->words[1], &members);
+	else if (cr_meta_members(cli->store, action->action, cli->word_count > 1 ? cli->words[1] : NULL, &members) < 0)
+		exit_code = cli_fail(cli, "%s", cr_error());
+	if (exit_code != CLI_OK)
 		return exit_code;
 	if (action->action == CR_META_TRANSFER && (exit_code = wait_for_leader(cli, &members)) != CLI_OK)
 		return exit_code;

@@ -10,5 +10,7 @@ struct meta_group_action;
 const struct meta_group_action *meta_group_find(const char *name);
 /* cli->words: the action, and what it is done to. Returns the exit code. */
 int meta_group_run(struct cli *cli, const struct meta_group_action *action);
+/* Adds the metad that waits at `address`, and waits until it votes. Of a connected cli; returns the exit code. */
+int meta_group_add(struct cli *cli, const char *address, struct cr_members *ret_members);
 
 #endif

@@ -43,8 +43,6 @@ def address_of(store):
 def convert(store):
     address = address_of(store)
     group.refused(store, "add", "127.0.0.1:1", says="docs/groups.md")
-    done = store.craton("local", "up", store.store, "--metad", "3", check=False)
-    check(done.returncode == 1 and b"docs/groups.md" in done.stderr, f"three metads for a store of one: {done.stderr}")
     refused(metad_args(store, "--listen", "127.0.0.1:0", "--replica", "1", "--found"), 1, "another process uses it")
     store.kill9("metad-1")
     refused(metad_args(store, "--listen", address, "--replica", "1"), 2, "--replica 1 --found")
