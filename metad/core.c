@@ -172,17 +172,39 @@ static void on_ledger_fatal(void *ctx, int code, const char *text)
 	metad__fatal(metad__of(ctx), code, text);
 }
 
-static void on_ledger_wait(void *ctx, uint64_t id, int status)
+static const char *founder_text(enum ledger_wait why, int status)
 {
-	const char *text = status == ERR_PROTO ? "its build is older than this one, and is not asked whether it is in a group"
-		: status == ERR_STALE
-		? "one of the two lost its directory since the founding began, or they name different founders: see docs/groups.md, and empty no directory of a metad that may have served"
+	switch (why) {
+	case LEDGER_WAIT_ACCEPT:
+		return "it answers, and waits, too: its log says for whom";
+	case LEDGER_WAIT_DIFFER:
+		return "one of the founders lost its directory since the founding began, or they name different ones: see docs/groups.md, and empty no directory of a metad that may have served";
+	case LEDGER_WAIT_UNSAID:
+		return "it is in the group, and cannot say with which directories that was founded (founders-unread in its log): unless another one can, replace this metad as one that lost its disk (docs/groups.md)";
+	case LEDGER_WAIT_DISK:
+		return "the own disk has not taken DIR/log/founders yet";
+	case LEDGER_WAIT_ANSWER:
+		break;
+	}
+	return status == ERR_PROTO ? "its build is older than this one, and is not asked whether it is in a group: if it founds this one, all are founded by the older build (docs/groups.md)"
 		: status == ERR_NOENT || status == ERR_ACCES
 		? "who is there is no founder of that number, or has another secret: all must name the same `metad`, in the same order"
-		: "all that found a group must be up once";
+		: "all that found a group must be up at the same time, once";
+}
 
-	log_line(metad__of(ctx)->options.log, status ? LOG_WARN : LOG_INFO, "waits-for-founder", "metad=%llu error=%s text=\"%s\"", (unsigned long long)id,
-		status ? err_name(status) : "-", text);
+static void on_ledger_wait(void *ctx, uint64_t id, enum ledger_wait why, int status)
+{
+	struct metad *md = metad__of(ctx);
+	bool is_own = why == LEDGER_WAIT_DISK;
+	const char *error = why == LEDGER_WAIT_DIFFER ? err_name(ERR_STALE) : status && !is_own ? err_name(status) : "-";
+
+	log_line(md->options.log, status || (why != LEDGER_WAIT_ANSWER && why != LEDGER_WAIT_ACCEPT) ? LOG_WARN : LOG_INFO, "waits-for-founder",
+		"metad=%llu error=%s text=\"%s\"", (unsigned long long)(is_own ? md->options.group.id : id), error, founder_text(why, status));
+}
+
+static void on_ledger_warn(void *ctx, const char *event, const char *text)
+{
+	log_line(metad__of(ctx)->options.log, LOG_WARN, event, "text=\"%s\"", text);
 }
 
 /* ---- time ---- */
@@ -406,6 +428,7 @@ static int open_ledger(struct metad *md, struct err *err)
 		.on_table = metad__on_table,
 		.on_fatal = on_ledger_fatal,
 		.on_wait = on_ledger_wait,
+		.on_warn = on_ledger_warn,
 		.ctx = md,
 	};
 	int code = restore_check_dir(md->io, md->dir, err);

@@ -40,13 +40,17 @@ static uint64_t first_against(const struct founders *f, const struct founders_ro
 	return 0;
 }
 
-/* One that takes part, by this roll; NULL: by any. 0: none. */
-static uint64_t member_of(const struct founders *f, const struct founders_roll *roll)
+enum by { BY_THIS, BY_ANOTHER, BY_NONE };
+
+/* One that takes part, by this roll, another one, or none that it knows. 0: nobody. */
+static uint64_t member(const struct founders *f, const struct founders_roll *roll, enum by by)
 {
 	for (uint64_t id = 1; id <= f->count; id++) {
 		const struct founders_said *said = &f->said[id - 1];
 
-		if (id != f->self && said->heard && said->member && (!roll || founders_roll_equal(&said->roll, roll)))
+		if (id == f->self || !said->heard || !said->member)
+			continue;
+		if (by == (said->roll.count == 0 ? BY_NONE : founders_roll_equal(&said->roll, roll) ? BY_THIS : BY_ANOTHER))
 			return id;
 	}
 	return 0;
@@ -79,11 +83,14 @@ enum founders_step founders_decide(const struct founders *f, struct founders_rol
 
 	CHECK(f->self >= 1 && f->self <= f->count && f->count <= LIMIT_METADS && self->heard && (!self->roll.count || self->roll.count == f->count));
 	*ret_roll = (struct founders_roll){.count = 0};
-	if (self->roll.count && member_of(f, &self->roll))
+	if (member(f, &self->roll, BY_THIS))
 		return FOUNDERS_TAKE_PART;
-	*ret_who = member_of(f, NULL);
+	*ret_who = member(f, &self->roll, BY_ANOTHER);
+	if (*ret_who)
+		return FOUNDERS_LOST;
+	*ret_who = member(f, &self->roll, BY_NONE);
 	if (*ret_who) /* one that cannot read its own any more does not say that this one's is another */
-		return self->roll.count && f->said[*ret_who - 1].roll.count == 0 ? FOUNDERS_WAIT : FOUNDERS_LOST;
+		return self->roll.count ? FOUNDERS_UNSAID : FOUNDERS_LOST;
 	if (self->roll.count == 0)
 		return accept(f, ret_roll, ret_who);
 	*ret_who = first_against(f, &self->roll);
@@ -113,13 +120,12 @@ size_t founders_encode(const struct uuid *cluster, uint64_t replica, const struc
 	return w.len;
 }
 
-static bool take(struct rcursor *r, size_t bytes, uint8_t *out)
+static void take(struct rcursor *r, size_t bytes, uint8_t *out)
 {
 	struct slice s = rcursor_slice(r, bytes);
 
 	if (!r->failed)
 		memcpy(out, s.data, bytes);
-	return !r->failed;
 }
 
 int founders_decode(const char *path, struct slice data, const struct uuid *cluster, uint64_t replica, struct founders_said *ret_said, struct err *err)
@@ -144,7 +150,7 @@ int founders_decode(const char *path, struct slice data, const struct uuid *clus
 	crc = rcursor_u32(&r);
 	/* The length first: the CRC is that of bytes that must be there. */
 	if (!rcursor_done(&r) || magic != FOUNDERS_MAGIC || said.roll.count > LIMIT_METADS || crc != crc32c(data.data, data.len - 4))
-		return err_set(err, ERR_CORRUPT, "%s: is damaged. Where the group serves (craton meta ls), replace this metad as one that lost its disk; else it was never founded (docs/groups.md)", path);
+		return err_set(err, ERR_CORRUPT, "%s: is damaged. If any metad of this group may ever have served, replace this one as one that lost its disk; else docs/groups.md says how the group is founded anew", path);
 	if (!uuid_equal(&of_cluster, cluster))
 		return err_set(err, ERR_WRONG_CLUSTER, "%s: is of another cluster than the configuration says: use the right one of both", path);
 	if (of != replica)

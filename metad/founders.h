@@ -10,8 +10,8 @@
  *     nonce --all say theirs, or one has accepted a roll already--> accepted --all others have accepted it, or one takes part by it--> takes part
  *
  * Whoever comes with a new nonce is refused by the first of the group that answers. As long as none does it waits: others may have accepted a roll with its old nonce,
- * which is never complete again, and whether that one was complete before only those can say who took part. Nothing of it depends on how old an answer is: a nonce has no second roll, and a roll
- * stays accepted. As long as one of those that took part has its directory, no roll that names it is ever complete but its own, for that one's nonce would have to be in it.
+ * which is never complete again, and whether that one was complete before only those can say who took part. That nobody takes part who must not does not depend on how old an answer is: a nonce has no second roll, and a roll
+ * stays accepted. That all do in the end does: who has accepted none and does not answer any more should be forgotten, for it may come back with another nonce. As long as one of those that took part has its directory, no roll that names it is ever complete but its own, for that one's nonce would have to be in it.
  *
  * Those are asked that the configuration names as founders, and they must name the same: a roll of another number is nobody's. Who founds a group alone has nobody to ask.
  *
@@ -57,7 +57,8 @@ enum founders_step {
 	FOUNDERS_ACCEPT,  /* the roll: durably, then decide again */
 	FOUNDERS_TAKE_PART,
 	FOUNDERS_LOST,    /* who: takes part, in a group that knows another directory of this one */
-	FOUNDERS_DIFFER,  /* as WAIT; who: one of the two has lost its directory since the founding began, or they name different founders */
+	FOUNDERS_DIFFER,  /* as WAIT; who: one of them has lost its directory since the founding began, or they name different founders */
+	FOUNDERS_UNSAID,  /* as WAIT; who: takes part, and cannot say by which roll */
 };
 enum founders_step founders_decide(const struct founders *f, struct founders_roll *ret_roll, uint64_t *ret_who);
 

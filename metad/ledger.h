@@ -50,6 +50,14 @@ struct ledger_role {
 	uint64_t term;
 };
 
+enum ledger_wait {
+	LEDGER_WAIT_ANSWER, /* it has not answered, or not for a while */
+	LEDGER_WAIT_ACCEPT, /* it has, and does not say yet that it has accepted the roll */
+	LEDGER_WAIT_DIFFER, /* FOUNDERS_DIFFER */
+	LEDGER_WAIT_UNSAID, /* FOUNDERS_UNSAID */
+	LEDGER_WAIT_DISK,   /* for its own */
+};
+
 struct ledger_options {
 	const char *dir;
 	const struct kv_backend *backend;
@@ -77,8 +85,10 @@ struct ledger_options {
 	/* All rows are replaced. NULL: there are none just now; scans and snapshots have ended when this returns. */
 	void (*on_table)(void *ctx, struct kv *kv);
 	void (*on_fatal)(void *ctx, int code, const char *text);
-	/* NULL, or: a founder has waited for a while, now for this one; status: of the last question to it; 0: it has to hear of others first; ERR_STALE: as FOUNDERS_DIFFER. */
-	void (*on_wait)(void *ctx, uint64_t id, int status);
+	/* NULL, or: a founder has waited for a while, now for this one; status: of the last question to it. */
+	void (*on_wait)(void *ctx, uint64_t id, enum ledger_wait why, int status);
+	/* NULL, or: what ends nothing, and should be known. */
+	void (*on_warn)(void *ctx, const char *event, const char *text);
 	void *ctx;
 };
 
@@ -250,8 +260,10 @@ struct ledger {
 	struct {
 		struct founders founders;      /* what all have said */
 		struct founders_said own, accepting; /* durable; to become it */
-		bool waits, differ;
+		bool waits;
+		enum founders_step step; /* the last */
 		uint32_t asked; /* bits of those whose answer is due */
+		uint32_t hurries; /* so many times it asks again soon */
 		int status[LIMIT_METADS]; /* of the last question to each */
 		uint64_t who, say_ns; /* who is waited for, and when that is said */
 		struct io_op timer, write;

@@ -13,7 +13,7 @@
 #include "common/base/sometimes.h"
 #include "metad/raft_links.h"
 
-enum { ASK_MS = 200, ASK_SOON_MS = 20 /* when all are there */, SAY_MS = 3000, SAY_AGAIN_MS = 30000 };
+enum { ASK_MS = 200, ASK_SOON_MS = 20 /* when all are there, */, HURRIES = 50 /* a few times */, SAY_MS = 3000, SAY_AGAIN_MS = 30000 };
 static const uint64_t ms_ns = 1000000;
 
 static char *path_of(const char *dir)
@@ -74,8 +74,10 @@ int ledger__founders_open(struct ledger *l, struct err *err)
 	struct founders_said own = {.heard = false};
 	int rc = read_own(l, &own, err);
 
-	/* Who has a log needs it no more, and can do without: whoever asks is refused then. */
-	if (rc && (rc == ERR_NOENT || !founds)) {
+	/* Who has a log needs it no more, and can do without: whoever has lost its directory is refused then, and whoever has not waits for somebody who can say so. */
+	if (rc && rc != ERR_NOENT && !founds && !l->waits && l->options.on_warn)
+		l->options.on_warn(l->options.ctx, "founders-unread", err->text);
+	if (rc && (rc == ERR_NOENT || (!founds && !l->waits))) {
 		own = (struct founders_said){.heard = false};
 		rc = 0;
 	}
@@ -160,12 +162,13 @@ static void take_part(struct ledger *l)
 static void refuse(struct ledger *l, uint64_t who)
 {
 	char text[ERR_TEXT_BYTES];
+	bool is_old = l->founding.founders.said[who - 1].roll.count == 0;
 
 	io_cancel(l->io, &l->founding.timer);
 	snprintf(text, sizeof(text),
-		"metad-%" PRIu64 " is in a group that was founded with another directory than %.100s, which is new: this metad lost what it had, and with it what it "
-		"voted and acknowledged. `craton meta remove metad-%" PRIu64 "`, then start one under the next number with --join, and add it (docs/groups.md)",
-		who, l->dir, l->group.id);
+		"metad-%" PRIu64 " is in a group that was founded with another directory than %.80s, which is new: this metad lost what it had, and with it what it "
+		"voted and acknowledged%s. `craton meta remove` what `craton meta ls` shows at its address, then start one under the next number with --join in an empty directory, and add it (docs/groups.md)",
+		who, l->dir, is_old ? "; or that one's build is older and it never served: see docs/groups.md" : "");
 	fail(l, ERR_EXIST, text);
 }
 
@@ -176,7 +179,7 @@ static void step(struct ledger *l)
 
 	if (!l->founding.waits || l->closing || l->failed || io_pending(&l->founding.write))
 		return;
-	next = founders_decide(&l->founding.founders, &roll, &l->founding.who);
+	next = l->founding.step = founders_decide(&l->founding.founders, &roll, &l->founding.who);
 	if (next == FOUNDERS_ACCEPT) {
 		accept(l, &roll);
 	} else if (next == FOUNDERS_TAKE_PART) {
@@ -185,18 +188,33 @@ static void step(struct ledger *l)
 	} else if (next == FOUNDERS_LOST) {
 		refuse(l, l->founding.who);
 	}
-	l->founding.differ = next == FOUNDERS_DIFFER;
 }
 
 static void on_said(void *ctx, uint64_t id, int status, const struct founders_said *said)
 {
 	struct ledger *l = ctx;
+	struct founders_said *known = &l->founding.founders.said[id - 1];
 
 	l->founding.asked &= ~(1u << id);
 	l->founding.status[id - 1] = status;
+	if (!status && !known->heard)
+		l->founding.hurries = HURRIES;
 	if (!status)
-		l->founding.founders.said[id - 1] = *said;
+		*known = *said;
+	else if (known->roll.count == 0) /* it may come back with another directory */
+		*known = (struct founders_said){.heard = false};
 	step(l);
+}
+
+static enum ledger_wait why(const struct ledger *l)
+{
+	if (io_pending(&l->founding.write))
+		return LEDGER_WAIT_DISK;
+	if (l->founding.step == FOUNDERS_DIFFER)
+		return LEDGER_WAIT_DIFFER;
+	if (l->founding.step == FOUNDERS_UNSAID)
+		return LEDGER_WAIT_UNSAID;
+	return l->founding.founders.said[l->founding.who - 1].heard && !l->founding.status[l->founding.who - 1] ? LEDGER_WAIT_ACCEPT : LEDGER_WAIT_ANSWER;
 }
 
 /* Sooner or later all are there; who has forgotten one of them should hear of it. */
@@ -204,11 +222,11 @@ static void say_wait(struct ledger *l)
 {
 	uint64_t now_ns = io_now_ns(l->io), who = l->founding.who;
 
-	if (now_ns < l->founding.say_ns || io_pending(&l->founding.write) || who == l->group.id)
+	if (now_ns < l->founding.say_ns)
 		return;
 	l->founding.say_ns = now_ns + SAY_AGAIN_MS * ms_ns;
 	if (l->options.on_wait)
-		l->options.on_wait(l->options.ctx, who, l->founding.differ ? ERR_STALE : l->founding.status[who - 1]);
+		l->options.on_wait(l->options.ctx, who, why(l), l->founding.status[who - 1]);
 }
 
 static void arm(struct ledger *l);
@@ -243,7 +261,10 @@ static bool all_heard(const struct ledger *l)
 
 static void arm(struct ledger *l)
 {
-	io_prep_timer(&l->founding.timer, io_now_ns(l->io) + (all_heard(l) && !l->founding.differ ? ASK_SOON_MS : ASK_MS) * ms_ns, on_timer);
+	bool soon = l->founding.hurries && l->founding.step != FOUNDERS_DIFFER && all_heard(l);
+
+	l->founding.hurries -= soon;
+	io_prep_timer(&l->founding.timer, io_now_ns(l->io) + (soon ? ASK_SOON_MS : ASK_MS) * ms_ns, on_timer);
 	io_submit(l->io, &l->founding.timer);
 }
 

@@ -120,8 +120,8 @@ static int derive_group(struct metad_program_options *o, struct err *err)
 	if (o->found && o->join)
 		return err_set(err, ERR_INVAL, "--found makes a new group, --join waits to be added to one: give one of them");
 	if (o->found && o->replica > group->members.count)
-		return err_set(err, ERR_INVAL, "--replica %llu: metad = %s names %u, say which of them this is, from 1 to %u",
-			(unsigned long long)o->replica, o->common.metad, group->members.count, group->members.count);
+		return err_set(err, ERR_INVAL, "--replica %llu: metad = %s names %u; --found is for those that make a new group of these, numbered from 1 to %u: who was added to "
+			"one has another number, and starts without it", (unsigned long long)o->replica, o->common.metad, group->members.count, group->members.count);
 	return 0;
 }
 

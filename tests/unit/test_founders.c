@@ -102,11 +102,14 @@ START_TEST(test_lost)
 	hear(&f, 3, 0, &none, true); /* of a group that an older build founded */
 	decides(&f, FOUNDERS_LOST, 3);
 	f.said[1].roll = roll_of(1, 2, 3); /* or one whose roll cannot be read any more: this one had no second */
-	decides(&f, FOUNDERS_WAIT, 3);
+	decides(&f, FOUNDERS_UNSAID, 3);
 	hear(&f, 1, 1, &f.said[1].roll, true);
 	decides(&f, FOUNDERS_TAKE_PART, 0);
 	hear(&f, 1, 1, &old, true);
 	decides(&f, FOUNDERS_LOST, 1);
+	hear(&f, 1, 0, &none, true); /* whoever of them can say it */
+	hear(&f, 3, 3, &old, true);
+	decides(&f, FOUNDERS_LOST, 3);
 }
 END_TEST
 
@@ -230,6 +233,7 @@ static void take_step(struct member *m)
 		m->ended = true;
 		break;
 	case FOUNDERS_DIFFER:
+	case FOUNDERS_UNSAID:
 		w.differ++;
 		break;
 	}
@@ -265,8 +269,13 @@ static void happen(uint32_t wipes)
 			m->f.said[s->of - 1] = s->said;
 	} else if (what < 95) {
 		take_step(m);
-	} else if (what < 98) {
+	} else if (what < 97) {
 		restart(m);
+	} else if (what < 98) { /* one does not answer any more */
+		struct founders_said *said = &m->f.said[any(m->f.count)];
+
+		if (said != own(m) && said->roll.count == 0 && !own(m)->member)
+			*said = (struct founders_said){.heard = false};
 	} else if (w.wiped < wipes) {
 		w.wiped++;
 		fresh(id);

@@ -1,6 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A group is founded once, by all of its founders: who comes again with nothing takes no part, however many they are and whoever is away. */
+#include "metad/raft_links.h"
 #include "tests/lib/metad_group.h"
+
+static char said[64 << 10]; /* what all of them log of founders */
+
+static void hear_log(void *ctx, enum log_level level, const char *line)
+{
+	struct metad_bed *b = ctx;
+	size_t len = strlen(said);
+
+	(void)level;
+	if (strstr(line, "founder"))
+		snprintf(said + len, sizeof(said) - len, "%d: %s\n", (int)(b - beds) + 1, line);
+}
 
 static void begin(uint64_t seed)
 {
@@ -8,6 +21,11 @@ static void begin(uint64_t seed)
 	bed_count = METADS;
 	memset(bed_gone, 0, sizeof(bed_gone));
 	metad_bed_make_group(beds, METADS, sim, PORT);
+	for (int i = 0; i < METADS; i++) {
+		beds[i].log.write = hear_log;
+		beds[i].log.ctx = &beds[i];
+	}
+	said[0] = '\0';
 	craton__request_id__init(&group_session);
 }
 
@@ -58,11 +76,22 @@ static void end_refused(struct metad_bed *b, const char *says)
 
 static void wait_refused(struct metad_bed *b)
 {
-	char remedy[64];
-
 	ck_assert(sim_run(sim, has_ended, b, sim_now_ns(sim) + 60 * s_ns));
-	snprintf(remedy, sizeof(remedy), "`craton meta remove metad-%d`", (int)(b - beds) + 1);
-	end_refused(b, remedy);
+	ck_assert_ptr_nonnull(strstr(b->fatal_text, "--join in an empty directory"));
+	end_refused(b, "`craton meta remove` what `craton meta ls` shows");
+}
+
+static void says(int i, const char *text)
+{
+	char *line = said, *end;
+	bool found = false;
+
+	for (; !found && (end = strchr(line, '\n')); line = end + 1) {
+		char *at = strstr(line, text);
+
+		found = line[0] == '1' + i && at && at < end;
+	}
+	ck_assert_msg(found, "%d does not say '%s':\n%s", i + 1, text, said);
 }
 
 START_TEST(test_all_must_be_there)
@@ -78,6 +107,58 @@ START_TEST(test_all_must_be_there)
 	metad_bed_start(&beds[2]);
 	ck_assert_int_eq(make_dir("a"), 0);
 	check_equal();
+	close_group();
+}
+END_TEST
+
+/* Nobody has accepted anything when one of them is replaced: what the others heard of its first directory says nothing of it any more. */
+START_TEST(test_one_was_replaced_before_all_were_up)
+{
+	for (int answers = 0; answers < 2; answers++) {
+		begin(21);
+		metad_bed_start(&beds[0]);
+		metad_bed_start(&beds[1]);
+		run_s(60);
+		crash(&beds[0]);
+		run_s(3600);
+		says(1, "metad=1 error=ERR_");
+		if (answers)
+			lose(&beds[0]);
+		metad_bed_start(&beds[2]);
+		run_s(20);
+		ck_assert(answers || !leader());
+		if (!answers)
+			lose(&beds[0]);
+		ck_assert_int_eq(make_dir("a"), 0);
+		check_equal();
+		close_group();
+	}
+}
+END_TEST
+
+static bool is_writing(void *ctx)
+{
+	return io_pending(&((struct metad_bed *)ctx)->md->ledger->founding.write);
+}
+
+static void begin_with_a_hung_disk(void)
+{
+	begin(23);
+	for (int i = 0; i < METADS; i++)
+		metad_bed_start(&beds[i]);
+	ck_assert(sim_run(sim, is_writing, &beds[1], sim_now_ns(sim) + 5 * s_ns));
+	sim_dir_stall(beds[1].server_io, "/metad", 60 * s_ns);
+}
+
+/* It says so itself, and the others whom to look at; then all goes on. */
+START_TEST(test_disk_hangs_amid_it)
+{
+	begin_with_a_hung_disk();
+	run_s(40);
+	says(1, "the own disk has not taken");
+	says(0, "metad=2 error=- text=\"it answers, and waits, too");
+	run_s(30);
+	ck_assert_int_eq(make_dir("a"), 0);
 	close_group();
 }
 END_TEST
@@ -159,6 +240,84 @@ START_TEST(test_group_of_an_older_build)
 	find_again(&beds[1]);
 	check_equal();
 	close_group();
+}
+END_TEST
+
+/* One of three was started by an older build, which does not wait for others: that looks like a group, and who is refused is told that it may be none. */
+START_TEST(test_begun_by_an_older_build)
+{
+	begin(22);
+	metad_bed_start(&beds[0]);
+	beds[0].md->ledger->founding.waits = false;
+	raft_links_attach(beds[0].md->ledger->links, beds[0].md->ledger->replica);
+	replica_found(beds[0].md->ledger->replica);
+	run_s(5);
+	crash(&beds[0]);
+	sim_host_restart(beds[0].server_io);
+	ck_assert_int_eq(io_unlink(beds[0].server_io, "/metad/log/founders"), 0);
+	ck_assert_int_eq(io_sync_dir(beds[0].server_io, "/metad/log"), 0);
+	metad_bed_start(&beds[0]);
+	metad_bed_start(&beds[1]);
+	ck_assert(sim_run(sim, has_ended, &beds[1], sim_now_ns(sim) + 60 * s_ns));
+	end_refused(&beds[1], "or that one's build is older and it never served");
+	sim_free(sim);
+}
+END_TEST
+
+static void damage_roll(struct metad_bed *b)
+{
+	crash(b);
+	sim_host_restart(b->server_io);
+	ck_assert_int_eq(io_write_file(b->server_io, "/metad/log/founders", "x", 1, 0600), 0);
+	metad_bed_start(b);
+}
+
+/* Members that cannot read their roll any more say so, serve, and can tell nobody whether it is of their group: that one waits, and says for what. */
+START_TEST(test_rolls_of_members_are_damaged)
+{
+	uint32_t last = 0;
+
+	for (uint64_t ms = 0; ms < 300 && !last; ms++) {
+		begin(9);
+		for (int i = 0; i < METADS; i++)
+			metad_bed_start(&beds[i]);
+		sim_run(sim, NULL, NULL, sim_now_ns(sim) + ms * s_ns / 1000);
+		crash(&beds[0]);
+		run_s(5);
+		if (leader()) {
+			damage_roll(&beds[1]);
+			damage_roll(&beds[2]);
+			says(1, "founders-unread");
+			says(2, "/metad/log/founders: is damaged");
+			ck_assert_int_eq(make_dir("a"), 0);
+			restart(&beds[0]);
+			run_s(20);
+			ck_assert(!beds[0].fatal);
+			last += replica_core(beds[0].md->ledger->replica) == NULL;
+			if (last)
+				says(0, "metad=2 error=- text=\"it is in the group, and cannot say");
+		}
+		close_group();
+	}
+	ck_assert_uint_gt(last, 0);
+}
+END_TEST
+
+/* Who is to join, and has a roll that cannot be read, may have founded a group. */
+START_TEST(test_damaged_roll_of_who_joins)
+{
+	struct err err;
+
+	begin(24);
+	metad_bed_start(&beds[1]);
+	crash(&beds[1]);
+	sim_host_restart(beds[1].server_io);
+	ck_assert_int_eq(io_write_file(beds[1].server_io, "/metad/log/founders", "x", 1, 0600), 0);
+	beds[1].options.group.found = false;
+	beds[1].options.group.join = true;
+	ck_assert_int_eq(metad_bed_try_start(&beds[1], &err), ERR_CORRUPT);
+	ck_assert_ptr_nonnull(strstr(err.text, "may ever have served"));
+	sim_free(sim);
 }
 END_TEST
 
@@ -312,5 +471,5 @@ START_TEST(test_other_number_of_founders)
 }
 END_TEST
 
-UNIT_MAIN("metad_founders", test_all_must_be_there, test_stopped_while_it_waits, test_one_lost_its_directory, test_two_lost_their_directories,
-	test_group_of_an_older_build, test_lost_amid_it, test_who_was_last_takes_part, test_power_lost_amid_it, test_other_number_of_founders, test_founder_that_joins)
+UNIT_MAIN("metad_founders", test_all_must_be_there, test_one_was_replaced_before_all_were_up, test_disk_hangs_amid_it, test_stopped_while_it_waits, test_one_lost_its_directory,
+	test_two_lost_their_directories, test_group_of_an_older_build, test_begun_by_an_older_build, test_rolls_of_members_are_damaged, test_damaged_roll_of_who_joins, test_lost_amid_it, test_who_was_last_takes_part, test_power_lost_amid_it, test_other_number_of_founders, test_founder_that_joins)
