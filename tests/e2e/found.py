@@ -79,7 +79,7 @@ def go_on_without_the_first(store, files, rng, name):
         return
     folder = store.path("again")
     os.mkdir(folder)
-    refused([*metad_args(store, "--listen", address, "--replica", "1", "--found"), "--dir", folder], 1, "craton meta remove metad-")
+    refused([*metad_args(store, "--listen", address, "--replica", "1", "--found"), "--dir", folder], 1, "`craton meta remove` what")
     check_all(store, files)
 
 
