@@ -13,6 +13,7 @@ enum {
 	AHEAD_STEP_BYTES = 64 << 20, /* beyond room_bytes */
 	UNWRITTEN_TAIL_BYTES = 1 << 20,
 	SHARED = 2, /* what is not reserved others may take, too: so much of it is counted on */
+	QUOTA_LOOKS = 60, /* so many in vain before it is tried again */
 	PLENTY = 8, /* beyond so many times room_bytes free pages are not counted: to read the lists of them takes time */
 };
 
@@ -83,6 +84,8 @@ static bool allocate_to(struct lmdb_room *r, uint64_t least, uint64_t want)
 	if (!rc)
 		r->allocated_bytes = want;
 	r->cannot_allocate = rc == ERR_OPNOTSUPP;
+	r->quota = rc != 0 && !r->cannot_allocate;
+	r->looks = 0;
 	return rc == 0 || rc == ERR_OPNOTSUPP;
 }
 
@@ -105,13 +108,15 @@ bool lmdb_room_reserve(struct lmdb_room *r)
 	return room + free_bytes(r->env, &r->free_bytes) < r->room_bytes;
 }
 
-bool lmdb_room_is_there(const struct lmdb_room *r)
+bool lmdb_room_is_there(struct lmdb_room *r)
 {
 	uint64_t least = lmdb_room_used(r->env) + r->room_bytes;
 
 	if (r->cannot_allocate)
 		return file_system_has(r, r->room_bytes + r->spare_bytes);
-	return r->allocated_bytes >= least || file_system_has(r, least - r->allocated_bytes + r->spare_bytes);
+	if (r->allocated_bytes >= least)
+		return true;
+	return file_system_has(r, least - r->allocated_bytes + r->spare_bytes) && (!r->quota || ++r->looks % QUOTA_LOOKS == 0);
 }
 
 static uint64_t ahead_bytes(const struct kv_options *options)

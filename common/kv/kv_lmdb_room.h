@@ -20,6 +20,8 @@ struct lmdb_room {
 	uint64_t room_bytes, spare_bytes; /* of the options */
 	bool cannot_allocate;             /* the file system has no fallocate */
 	bool refused;                     /* it did not give the last time what was wanted */
+	bool quota;                       /* though it showed that it was there */
+	uint32_t looks;                   /* since then, by lmdb_room_is_there */
 	/* What commits may take, as of the last lmdb_room_reserve: pages that were never used, and those that are free again. */
 	uint64_t fresh_bytes, free_bytes;
 };
@@ -34,7 +36,7 @@ int lmdb_room_init(struct lmdb_room *r, struct io *io, const char *path, int fd,
 uint64_t lmdb_room_used(MDB_env *env);
 /* Reserves blocks beyond what is used, and tells whether less than the options want is left. Sets fresh_bytes, free_bytes. */
 bool lmdb_room_reserve(struct lmdb_room *r);
-/* It would find as much as the options want. Reserves nothing. */
-bool lmdb_room_is_there(const struct lmdb_room *r);
+/* It would find as much as the options want. Reserves nothing: where room is shown that it was refused (a quota) it says so once in a while, to be tried. */
+bool lmdb_room_is_there(struct lmdb_room *r);
 
 #endif

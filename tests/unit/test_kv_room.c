@@ -407,4 +407,51 @@ START_TEST(test_full_of_others)
 }
 END_TEST
 
-UNIT_MAIN("kv_room", test_a_commit_takes_no_more, test_full, test_a_snapshot_makes_way, test_full_of_others)
+static int refuse(struct io *io, int fd, uint64_t offset, uint64_t bytes)
+{
+	(void)io, (void)fd, (void)offset, (void)bytes;
+	return ERR_NOSPC;
+}
+
+/* A quota refuses what the file system shows: that is not tried each second, which would write each time. */
+START_TEST(test_full_by_quota)
+{
+	struct kv_options options = {.backend = &kv_lmdb, .on_fatal = no_fatal, .room_bytes = 8 * MIB, .spare_bytes = 2 * MIB};
+	struct kv_stats before, after;
+	struct io_vtable v;
+	struct real_loop l;
+	uint64_t applied;
+	struct err err;
+	struct kv *kv;
+
+	real_loop_init(&l);
+	shared.plain = l.io->v;
+	v = *shared.plain;
+	v.disk_space = shared_space;
+	v.allocate = refuse;
+	l.io->v = &v;
+	options.dir = l.dir;
+	options.ctx = &l;
+	atomic_store(&shared.left, 200 * MIB);
+	ck_assert_msg(kv_open(l.io, &options, &kv, &applied, &err) == 0, "%s", err.text);
+	kv_put(kv, slice_of("a", 1), slice_of("b", 1));
+	kv_applied(kv, 1);
+	flush_kv(&l, kv);
+	kv_get_stats(kv, &before);
+	atomic_store(&shared.asked, 0);
+	for (int i = 0; i < 200 && atomic_load(&shared.asked) < 3; i++) {
+		ck_assert(kv_is_full(kv));
+		elapse(&l, 50);
+	}
+	ck_assert_uint_ge(atomic_load(&shared.asked), 3);
+	kv_get_stats(kv, &after);
+	ck_assert_uint_eq(after.commits, before.commits);
+	l.expected = 1;
+	kv_close(kv, real_loop_closed, &l);
+	real_loop_wait(&l);
+	l.io->v = shared.plain;
+	real_loop_fini(&l);
+}
+END_TEST
+
+UNIT_MAIN("kv_room", test_a_commit_takes_no_more, test_full, test_a_snapshot_makes_way, test_full_of_others, test_full_by_quota)
