@@ -3,8 +3,8 @@
  * Opening: lock, superblock, segments, index; every row of the index takes its extent from the allocator, so that two rows that overlap
  * or point nowhere are found here and not by a reader. Free space is what is left.
  *
- * Formatting writes the superblock last: a directory without one, and without segments, is an empty disk, whatever a crash left of an
- * earlier attempt. One with segments but without a superblock is never formatted over.
+ * Formatting writes the superblock last: a directory without one, and without anything but what a crash leaves of an earlier attempt, is an
+ * empty disk. One with segments but without a superblock, or with files of others, is never formatted over.
  */
 #include "chunkd/disk.h"
 
@@ -54,13 +54,6 @@ static uint64_t choose_segment_bytes(const struct disk_options *o, uint64_t capa
 						  : file;
 }
 
-static int count_name(void *ctx, const char *name)
-{
-	(void)name;
-	++*(int *)ctx;
-	return 0;
-}
-
 static int make_dir(struct disk *d, const char *name, struct err *err)
 {
 	char path[PATH_ROOM];
@@ -85,15 +78,11 @@ static int write_superblock(struct disk *d, const struct format_superblock *sb, 
 static int format_disk(struct disk *d, const struct disk_options *o, uint64_t capacity, struct err *err)
 {
 	uint8_t bytes[FORMAT_SUPERBLOCK_BYTES];
-	char path[PATH_ROOM];
-	int files = 0, rc;
+	bool is_disk;
+	int rc = disk__check_unused(d->io, d->dir, &is_disk, err);
 
-	snprintf(path, sizeof(path), "%s/segments", d->dir);
-	(void)io_list_dir(d->io, path, count_name, &files);
-	if (files)
-		return err_set(err, ERR_CORRUPT,
-			"%s holds segments but no superblock: restore DIR/superblock, or empty the directory to give its data up",
-			d->dir);
+	if (rc)
+		return rc;
 	if (make_dir(d, "segments", err) < 0 || make_dir(d, "index", err) < 0)
 		return err->code;
 	rc = io_sync_dir(d->io, d->dir);

@@ -53,30 +53,30 @@ static int refuse_disk(struct io *io, const struct disk_options *o, struct err *
 		uuid, sb.disk ? "" : ", never registered", o->dir);
 }
 
-static int refuse_used(struct io *io, const struct disk_options *o, struct err *err)
+int disk__check_unused(struct io *io, const char *dir, bool *ret_is_disk, struct err *err)
 {
 	static const char *const parts[] = {"segments", "index"};
 	struct found f = {0};
 	char path[PATH_ROOM];
-	int rc = io_list_dir(io, o->dir, note, &f);
+	int rc = io_list_dir(io, dir, note, &f);
 
+	*ret_is_disk = f.superblock;
 	if (rc < 0)
-		return err_set(err, rc, "cannot read the directory %s: %s", o->dir,
+		return err_set(err, rc, "cannot read the directory %s: %s", dir,
 			rc == ERR_NOENT ? "there is none: make it, or mount the disk there" : err_text(rc));
 	if (f.superblock)
-		return refuse_disk(io, o, err);
+		return 0;
 	if (f.stranger[0])
-		return err_set(err, ERR_NOTEMPTY, "%s is not empty, it holds %s: name an empty directory", o->dir,
-			f.stranger);
+		return err_set(err, ERR_NOTEMPTY, "%s is no disk of Craton, and not empty, it holds %s: name an empty directory", dir, f.stranger);
 	for (size_t i = 0; i < ARRAY_COUNT(parts); i++) {
-		snprintf(path, sizeof(path), "%s/%s", o->dir, parts[i]);
+		snprintf(path, sizeof(path), "%s/%s", dir, parts[i]);
 		rc = io_list_dir(io, path, count, &f);
 		if (rc < 0 && rc != ERR_NOENT)
 			return err_set(err, rc, "cannot read the directory %s: %s", path, err_text(rc));
 		if (f.files)
 			return err_set(err, ERR_CORRUPT,
 				"%s has something in %s but no superblock: restore DIR/superblock, or empty the directory to give its data up",
-				o->dir, parts[i]);
+				dir, parts[i]);
 	}
 	return 0;
 }
@@ -84,8 +84,11 @@ static int refuse_used(struct io *io, const struct disk_options *o, struct err *
 int disk_format(struct io *io, const struct disk_options *o, struct format_superblock *ret_sb, struct err *err)
 {
 	struct disk_options make = *o;
-	int rc = refuse_used(io, o, err);
+	bool is_disk;
+	int rc = disk__check_unused(io, o->dir, &is_disk, err);
 
+	if (rc == 0 && is_disk)
+		return refuse_disk(io, o, err);
 	make.no_format = false;
 	return rc < 0 ? rc : disk__superblock(io, &make, ret_sb, err);
 }

@@ -388,6 +388,25 @@ START_TEST(test_blocks_in_any_order)
 }
 END_TEST
 
+/* Who gave the wrong directory finds it as it was. */
+START_TEST(test_directory_of_others)
+{
+	struct real_loop l;
+	struct disk *disk;
+	struct err err;
+	char path[96];
+
+	real_loop_init(&l);
+	snprintf(path, sizeof(path), "%s/thesis.tex", l.dir);
+	ck_assert_int_eq(io_write_file(l.io, path, "x", 1, 0600), 0);
+	ck_assert_int_eq(disk_open(l.io, &(struct disk_options){.dir = l.dir, .capacity_bytes = 256 * MIB}, &disk, &err), ERR_NOTEMPTY);
+	ck_assert_ptr_nonnull(strstr(err.text, "it holds thesis.tex"));
+	snprintf(path, sizeof(path), "%s/segments", l.dir);
+	ck_assert_int_eq(io_mkdir(l.io, path, 0700), 0);
+	real_loop_fini(&l);
+}
+END_TEST
+
 START_TEST(test_refused_directories)
 {
 	struct disk_options o;
@@ -469,5 +488,5 @@ END_TEST
 
 UNIT_MAIN("disk", test_put_get_restart_get, test_ranges_are_checked, test_sealed_again,
 	test_failed_uploads_leave_nothing, test_cells_out_of_order, test_full_disk,
-	test_dropped_chunks_give_their_space_back, test_blocks_in_any_order, test_refused_directories,
+	test_dropped_chunks_give_their_space_back, test_blocks_in_any_order, test_directory_of_others, test_refused_directories,
 	test_damaged_trailer_is_named_and_data_still_comes)
