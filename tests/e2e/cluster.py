@@ -104,7 +104,7 @@ def disks():
     run("disk", "format", "-c", "other/craton.conf", "d1", code=1, say="belongs to cluster")
     os.mkdir(path("d2"))
     open(path("d2/letters"), "w", encoding="ascii").close()
-    run(*fmt, "d2", code=1, say="is not empty, it holds letters")
+    run(*fmt, "d2", code=1, say="not empty, it holds letters")
     check(os.listdir(path("d2")) == ["letters"], "a refused format leaves nothing")
     os.unlink(path("d2/letters"))
     os.makedirs(path("d2/segments"))
