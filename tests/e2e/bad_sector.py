@@ -37,6 +37,12 @@ def check_read(path):
     os.unlink(back)
 
 
+def read_and_look(path, chunk):
+    """A reader may have been served by others, and not met the sector, where that server is slow to answer: on a busy machine."""
+    check_read(path)
+    return is_elsewhere(path, chunk)
+
+
 rng = random.Random(7)
 store = LocalStore(chunkd=7, capacity="1G")
 local, back = store.path("local"), store.path("back")
@@ -51,8 +57,7 @@ for path, size in (("/large", 24 << 20), ("/small", 20000)):
         "LD_PRELOAD": os.path.join(build_dir(), ".libs", "bad_sector.so"), "CRATON_IO": "epoll",
         "CRATON_BAD_FILE": os.path.realpath(chunk["segment"]), "CRATON_BAD_FROM": str(at), "CRATON_BAD_TO": str(at + SECTOR)})
     store.wait_up()
-    check_read(path)
-    wait_until(lambda: is_elsewhere(path, chunk), f"a chunk of {path} to be made again, away from its bad sector", 240)
+    wait_until(lambda: read_and_look(path, chunk), f"a chunk of {path} to be made again, away from its bad sector", 240)
     store.run("inspect", "--verify", path)
     check_read(path)
     print(f"{path}: a sector at {at} of {os.path.basename(chunk['segment'])} of {chunk['server']} is bad; its chunk is elsewhere now", flush=True)
