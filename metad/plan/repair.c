@@ -301,9 +301,9 @@ static struct repair_put_off *put_off_of(struct plan_repair *p, uint64_t block)
 	return NULL;
 }
 
-/* Where the chunk should go, but not to disk `not`. */
-static int choose_target_but(
-	struct plan_repair *p, const struct state *s, const struct repair_need *need, uint32_t not, uint32_t *ret_disk)
+/* Where the chunk should go, but to none of `not`. */
+static int choose_target_but(struct plan_repair *p, const struct state *s, const struct repair_need *need, const uint32_t *not, uint32_t not_count,
+	uint32_t *ret_disk)
 {
 	struct stripe_geom g = state__geom(&p->row);
 	size_t count = candidates(p, s, stripe_chunk_len(&g, need->index)), held_count = 0;
@@ -322,8 +322,9 @@ static int choose_target_but(
 				p->candidates[j].free_bytes = 0;
 	}
 	for (size_t j = 0; j < count; j++)
-		if (p->candidates[j].disk == not )
-			p->candidates[j].free_bytes = 0;
+		for (uint32_t i = 0; i < not_count; i++)
+			if (p->candidates[j].disk == not[i])
+				p->candidates[j].free_bytes = 0;
 	code = place_next(p->candidates, count, held, held_count, g.m, p->rng, ret_disk, &now);
 	for (size_t j = 0; j < count; j++)
 		p->candidates[j].avoid = false;
@@ -334,14 +335,35 @@ static int choose_target_but(
 	return code || now > best ? ERR_AGAIN : 0;
 }
 
-/* ERR_AGAIN: to one that is busy, wait; ERR_NO_PLACEMENT. Where a rebuild has failed the next one goes elsewhere, if there is such a place. */
+static uint32_t failed_count(const struct repair_put_off *f)
+{
+	uint32_t n = 0;
+
+	while (n < REPAIR_FAILED_DISKS && f->disks[n])
+		n++;
+	return n;
+}
+
+static void note_failed(struct repair_put_off *f, uint32_t disk)
+{
+	uint32_t at = 0;
+
+	while (at < REPAIR_FAILED_DISKS - 1 && f->disks[at] && f->disks[at] != disk)
+		at++;
+	memmove(&f->disks[1], f->disks, at * sizeof(f->disks[0]));
+	f->disks[0] = disk;
+}
+
+/* ERR_AGAIN: to one that is busy, wait; ERR_NO_PLACEMENT. Where rebuilds have failed the next one goes elsewhere, if there is such a place. */
 static int choose_target(struct plan_repair *p, const struct state *s, const struct repair_need *need, uint32_t *ret_disk)
 {
 	const struct repair_put_off *failed = put_off_of(p, need->block);
-	uint32_t not = failed && failed->failures % 2 ? failed->disk : 0;
-	int code = choose_target_but(p, s, need, not, ret_disk);
+	uint32_t not_count = failed ? failed_count(failed) : 0;
+	int code;
 
-	return code == ERR_NO_PLACEMENT && not ? choose_target_but(p, s, need, 0, ret_disk) : code;
+	while ((code = choose_target_but(p, s, need, failed ? failed->disks : NULL, not_count, ret_disk)) == ERR_NO_PLACEMENT && not_count)
+		not_count--; /* the one that failed longest ago */
+	return code;
 }
 
 /* Blocks of a file that nobody can reach are left to garbage collection: one that has a gc row. */
@@ -685,7 +707,7 @@ void plan_repair_failed(struct plan_repair *p, uint64_t block, uint32_t disk, ui
 	if (wait_ms > REPAIR_RETRY_MAX_MS)
 		wait_ms = REPAIR_RETRY_MAX_MS;
 	f->block = block;
-	f->disk = disk;
+	note_failed(f, disk);
 	f->failures++;
 	f->until_ms = now_ms + wait_ms - rng_below(p->rng, wait_ms / REPAIR_RETRY_EARLY);
 	p->failed_count++;

@@ -31,6 +31,7 @@ enum {
 	REPAIR_PUT_OFF_WAYS = 8, /* places that a block's note may have */
 	REPAIR_ASKS = 64,        /* targets looked for in one step of the walk: each looks at all disks */
 	REPAIR_MASS_WINDOW_MS = 60 * 1000,
+	REPAIR_FAILED_DISKS = 6, /* that are known of a block: several may decode wrongly, or be ill */
 	REPAIR_WALK_REST_MS =
 		1000, /* between two walks, at least; and WALK_REST_FACTOR times as long as the last one took */
 	REPAIR_WALK_REST_FACTOR = 20,
@@ -78,7 +79,7 @@ struct repair_put_off {
 	uint64_t block; /* 0: none */
 	uint64_t until_ms;
 	uint32_t failures;
-	uint32_t disk; /* that it failed on: the next time another one, if there is one, then any */
+	uint32_t disks[REPAIR_FAILED_DISKS]; /* that it failed on, the latest first: another one takes it, if there is one, else the one that failed longest ago */
 };
 
 struct plan_repair {

@@ -752,6 +752,31 @@ START_TEST(test_the_only_target_failed)
 }
 END_TEST
 
+/* Each place is tried once before any is tried again: one that makes it is found among others that cannot. */
+START_TEST(test_targets_that_failed_come_last)
+{
+	enum { TARGETS = 3 }; /* two without a chunk of it, and the one whose chunk is damaged */
+	uint32_t tried[2 * TARGETS];
+
+	begin(8, 1, 1, 1);
+	b->cmd.type = STATE_CMD_DAMAGED;
+	b->cmd.damaged = (struct state_cmd_damaged){.block = first_block, .index = 0, .disk = 1};
+	ck_assert_int_eq(state_bed_run(b), 0);
+	for (uint32_t n = 0; n < ARRAY_COUNT(tried); n++) {
+		ck_assert_uint_eq(next_command(true), STATE_CMD_INTENT);
+		tried[n] = b->cmd.intent.disk;
+		b->cmd.type = STATE_CMD_INTENT_END;
+		b->cmd.intent_end = (struct state_cmd_intent_end){.block = first_block, .index = 0, .incarnation = 256 + n};
+		ck_assert_int_eq(state_bed_run(b), 0);
+		plan_repair_failed(plan, first_block, tried[n], b->time_ms);
+		pass(((uint64_t)REPAIR_RETRY_MS << n) + REPAIR_WALK_REST_MS);
+		for (uint32_t i = n < TARGETS ? 0 : n - TARGETS + 1; i < n; i++)
+			ck_assert_uint_ne(tried[i], tried[n]);
+	}
+	finish();
+}
+END_TEST
+
 START_TEST(test_removed_files_are_left_alone)
 {
 	begin(8, 1, 1, 1);
@@ -859,7 +884,7 @@ UNIT_MAIN("plan_repair", test_a_dead_server, test_forgets, test_a_disk_that_stay
 	test_missing_chunks_wait_for_their_writer, test_missing_chunks_of_writers_that_are_gone, test_writers_that_come_during_a_walk,
 	test_disks_that_damage_again_and_again, test_many_at_once_wait, test_many_disks_left_out_at_once_wait, test_a_disk_left_out_again_and_again, test_the_hold_ends,
 	test_two_one_after_the_other_do_not_wait, test_a_whole_domain_waits, test_crowded_blocks_spread,
-	test_full_disks_are_no_targets, test_a_target_dies, test_the_only_target_failed, test_retries_spread,
+	test_full_disks_are_no_targets, test_a_target_dies, test_the_only_target_failed, test_targets_that_failed_come_last, test_retries_spread,
 	test_removed_files_are_left_alone,
 	test_open_files_without_a_name_are_repaired, test_without_a_target_they_wait_outside,
 	test_garbage_waits_outside, test_what_fails_waits_outside)
