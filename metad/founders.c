@@ -58,14 +58,15 @@ static uint64_t member(const struct founders *f, const struct founders_roll *rol
 
 static enum founders_step accept(const struct founders *f, struct founders_roll *ret_roll, uint64_t *ret_who)
 {
+	uint64_t against;
+
 	for (uint64_t id = 1; id <= f->count; id++) {
 		*ret_roll = f->said[id - 1].roll;
 		if (ret_roll->count == 0)
 			continue;
-		*ret_who = ret_roll->count == f->count ? first_against(f, ret_roll) : id;
-		if (*ret_who == f->self)
-			*ret_who = id;
-		return *ret_who ? FOUNDERS_DIFFER : FOUNDERS_ACCEPT;
+		against = ret_roll->count == f->count ? first_against(f, ret_roll) : id;
+		*ret_who = against && against != f->self ? against : id;
+		return against ? FOUNDERS_DIFFER : FOUNDERS_ACCEPT;
 	}
 	*ret_roll = (struct founders_roll){.count = f->count};
 	for (uint64_t id = 1; id <= f->count; id++) {

@@ -54,7 +54,7 @@ struct founders {
 
 enum founders_step {
 	FOUNDERS_WAIT,    /* who: has not said enough yet */
-	FOUNDERS_ACCEPT,  /* the roll: durably, then decide again */
+	FOUNDERS_ACCEPT,  /* the roll: durably, then decide again; who: the last that it is of */
 	FOUNDERS_TAKE_PART,
 	FOUNDERS_LOST,    /* who: takes part, in a group that knows another directory of this one */
 	FOUNDERS_DIFFER,  /* as WAIT; who: one of them has lost its directory since the founding began, or they name different founders */

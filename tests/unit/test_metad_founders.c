@@ -163,6 +163,35 @@ START_TEST(test_disk_hangs_amid_it)
 }
 END_TEST
 
+/* The same of one that takes over what the others have accepted: it has heard of it, and not of all of them. */
+START_TEST(test_disk_hangs_behind_the_others)
+{
+	struct founders_said own = {.heard = true};
+	uint8_t bytes[FOUNDERS_BYTES_MAX];
+	struct metad_bed *b = &beds[1];
+	size_t len;
+
+	begin_with_a_hung_disk();
+	run_s(2);
+	memcpy(own.nonce, beds[0].md->ledger->founding.own.roll.nonces[1], FOUNDERS_NONCE_BYTES);
+	crash(b); /* of what it accepted nothing is durable */
+	sim_host_restart(b->server_io);
+	sim_dir_stall(b->server_io, "/metad", 0);
+	len = founders_encode(&b->options.cluster, 2, &own, bytes);
+	ck_assert_int_eq(io_write_file(b->server_io, "/metad/log/founders", bytes, len, 0600), 0);
+	metad_bed_start(b);
+	ck_assert(sim_run(sim, is_writing, b, sim_now_ns(sim) + 5 * s_ns));
+	ck_assert_uint_ne(b->md->ledger->founding.who, 0);
+	sim_dir_stall(b->server_io, "/metad", 30 * s_ns);
+	said[0] = '\0';
+	run_s(20);
+	says(1, "the own disk has not taken");
+	run_s(20);
+	ck_assert_int_eq(make_dir("a"), 0);
+	close_group();
+}
+END_TEST
+
 /* While they wait they end like others. */
 START_TEST(test_stopped_while_it_waits)
 {
@@ -471,5 +500,5 @@ START_TEST(test_other_number_of_founders)
 }
 END_TEST
 
-UNIT_MAIN("metad_founders", test_all_must_be_there, test_one_was_replaced_before_all_were_up, test_disk_hangs_amid_it, test_stopped_while_it_waits, test_one_lost_its_directory,
+UNIT_MAIN("metad_founders", test_all_must_be_there, test_one_was_replaced_before_all_were_up, test_disk_hangs_amid_it, test_disk_hangs_behind_the_others, test_stopped_while_it_waits, test_one_lost_its_directory,
 	test_two_lost_their_directories, test_group_of_an_older_build, test_begun_by_an_older_build, test_rolls_of_members_are_damaged, test_damaged_roll_of_who_joins, test_lost_amid_it, test_who_was_last_takes_part, test_power_lost_amid_it, test_other_number_of_founders, test_founder_that_joins)
