@@ -78,8 +78,10 @@ static bool allocate_to(struct lmdb_room *r, uint64_t least, uint64_t want)
 
 	if (r->cannot_allocate || r->allocated_bytes >= least)
 		return true;
-	if (!file_system_has(r, want - r->allocated_bytes + r->spare_bytes))
+	if (!file_system_has(r, want - r->allocated_bytes + r->spare_bytes)) {
+		r->quota = false; /* what was refused before others may have taken meanwhile */
 		return false;
+	}
 	rc = io_allocate(r->io, r->fd, r->allocated_bytes, want - r->allocated_bytes);
 	if (!rc)
 		r->allocated_bytes = want;
