@@ -83,6 +83,8 @@ static int format_disk(struct disk *d, const struct disk_options *o, uint64_t ca
 
 	if (rc)
 		return rc;
+	if (is_disk)
+		return err_set(err, ERR_CORRUPT, "%s/superblock is there and cannot be opened, as a link to what is not mounted: mount it, or restore the file", d->dir);
 	if (make_dir(d, "segments", err) < 0 || make_dir(d, "index", err) < 0)
 		return err->code;
 	rc = io_sync_dir(d->io, d->dir);
@@ -318,12 +320,22 @@ static int learn_capacity(const struct disk *d, const struct disk_options *o, ui
 	return 0;
 }
 
+/* The lock is the first file: others' directories do not get it. */
+static int look_first(const struct disk_options *o, struct io *io, struct err *err)
+{
+	bool is_disk;
+
+	return o->no_format ? 0 : disk__check_unused(io, o->dir, &is_disk, err);
+}
+
 int disk__superblock(struct io *io, const struct disk_options *o, struct format_superblock *ret_sb, struct err *err)
 {
 	struct disk *d = disk_new(io, o);
 	uint64_t capacity;
-	int rc = open_lock(d, err);
+	int rc = look_first(o, io, err);
 
+	if (rc == 0)
+		rc = open_lock(d, err);
 	if (rc == 0)
 		rc = learn_capacity(d, o, &capacity, err);
 	if (rc == 0)
@@ -342,7 +354,9 @@ int disk_open(struct io *io, const struct disk_options *o, struct disk **ret_dis
 	int rc;
 
 	err = err ? err : &local;
-	rc = open_lock(d, err);
+	rc = look_first(o, io, err);
+	if (rc == 0)
+		rc = open_lock(d, err);
 	if (rc == 0)
 		rc = learn_capacity(d, o, &capacity, err);
 	if (rc == 0)

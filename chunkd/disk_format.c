@@ -67,7 +67,7 @@ int disk__check_unused(struct io *io, const char *dir, bool *ret_is_disk, struct
 	if (f.superblock)
 		return 0;
 	if (f.stranger[0])
-		return err_set(err, ERR_NOTEMPTY, "%s is no disk of Craton, and not empty, it holds %s: name an empty directory", dir, f.stranger);
+		return err_set(err, ERR_NOTEMPTY, "%s is no disk of Craton, and not empty, it holds %s: name an empty directory, and for what the server keeps of its own (--dir) another one", dir, f.stranger);
 	for (size_t i = 0; i < ARRAY_COUNT(parts); i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, parts[i]);
 		rc = io_list_dir(io, path, count, &f);

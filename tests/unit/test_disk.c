@@ -5,6 +5,7 @@
 #include "tests/lib/chunk_bed.h"
 #include "tests/lib/real_loop.h"
 #include "tests/lib/unit.h"
+#include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -391,6 +392,7 @@ END_TEST
 /* Who gave the wrong directory finds it as it was. */
 START_TEST(test_directory_of_others)
 {
+	static const char *const made[] = {"lock", "superblock", "superblock.tmp"};
 	struct real_loop l;
 	struct disk *disk;
 	struct err err;
@@ -401,8 +403,17 @@ START_TEST(test_directory_of_others)
 	ck_assert_int_eq(io_write_file(l.io, path, "x", 1, 0600), 0);
 	ck_assert_int_eq(disk_open(l.io, &(struct disk_options){.dir = l.dir, .capacity_bytes = 256 * MIB}, &disk, &err), ERR_NOTEMPTY);
 	ck_assert_ptr_nonnull(strstr(err.text, "it holds thesis.tex"));
-	snprintf(path, sizeof(path), "%s/segments", l.dir);
-	ck_assert_int_eq(io_mkdir(l.io, path, 0700), 0);
+	for (size_t i = 0; i < ARRAY_COUNT(made); i++) {
+		snprintf(path, sizeof(path), "%s/%s", l.dir, made[i]);
+		ck_assert_int_eq(io_unlink(l.io, path), ERR_NOENT);
+	}
+	/* A superblock that is there, and is none, as the file system that it is on is not mounted. */
+	snprintf(path, sizeof(path), "%s/thesis.tex", l.dir);
+	ck_assert_int_eq(io_unlink(l.io, path), 0);
+	snprintf(path, sizeof(path), "%s/superblock", l.dir);
+	ck_assert_int_eq(symlink("/nowhere/superblock", path), 0);
+	ck_assert_int_eq(disk_open(l.io, &(struct disk_options){.dir = l.dir, .capacity_bytes = 256 * MIB}, &disk, &err), ERR_CORRUPT);
+	ck_assert_ptr_nonnull(strstr(err.text, "cannot be opened"));
 	real_loop_fini(&l);
 }
 END_TEST
