@@ -14,6 +14,7 @@
 #include <string.h>
 #include "common/base/check.h"
 #include "metad/force_plan.h"
+#include "metad/replica/founding.h"
 
 enum { TEXT_BYTES = 400 };
 enum action { ACTION_SAY, ACTION_TRANSFER, ACTION_SNAPSHOT, ACTION_ADD, ACTION_REMOVE, ACTIONS };
@@ -108,7 +109,7 @@ static void answer(struct metad *md, struct rpc_req *req, int status, const char
 	a.reply.leader = view.leader;
 	a.reply.term = view.term;
 	a.reply.commit = view.commit;
-	a.reply.next_id = view.next_id;
+	a.reply.next_id = view.id ? view.next_id : founding_last_id(md->state.restore.count) + 1; /* of one alone: what its group would give */
 	a.reply.cluster_version = md->state.meta.version;
 	a.reply.n_members = view.count;
 	a.reply.members = a.members;

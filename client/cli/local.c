@@ -173,6 +173,21 @@ int local_look(const char *dir, struct local *ret_local, struct err *err)
 	return r;
 }
 
+int local__look_again(struct local *local, struct err *err)
+{
+	struct local now;
+	int r = local_load(local->dir, &now, err);
+
+	if (r < 0)
+		return r;
+	local->chunkd_count = now.chunkd_count;
+	local->metad_count = now.metad_count;
+	local->metad_joins = now.metad_joins;
+	memcpy(local->metad_ports, now.metad_ports, sizeof(now.metad_ports));
+	local_fini(&now);
+	return ERR_OK;
+}
+
 void local_fini(struct local *local)
 {
 	if (local->arena) {
@@ -529,17 +544,20 @@ int local__rename_metads(const struct local *local, struct err *err)
 	return r;
 }
 
-int local_settle_port(struct local *local, uint64_t metad, struct err *err)
+/* Gives the metad of a store of one, or one that nobody knows yet, another port if the one on record is taken. Of a group the others know it: ERR_ADDRINUSE. */
+static int settle_port(struct local *local, uint64_t metad, struct err *err)
 {
 	uint16_t port = (uint16_t)local->metad_ports[metad];
 	int r;
 
 	if (wait_for_port(port) == ERR_OK)
 		return ERR_OK;
-	if (local__is_group(local))
+	if (local__is_group(local) && metad + 1 != local->metad_joins) /* which says where it is when it asks, and learns the rest */
 		return err_set(err, ERR_ADDRINUSE, "port %u of 127.0.0.1, of metad-%llu, is used by another program: end that, the other metads know no other",
 		               port, (unsigned long long)metad + 1);
-	r = ports_choose(&port, 1, err);
+	r = local__look_again(local, err);
+	if (r == ERR_OK)
+		r = ports_choose(&port, 1, err);
 	if (r < 0)
 		return r;
 	local->metad_ports[metad] = port;
@@ -615,7 +633,7 @@ int local__launch(struct local *local, const char *name, enum local_start_as as,
 
 	*ret_ran = process_pid(local->dir, name) != 0;
 	if (!*ret_ran && metad)
-		r = local_settle_port(local, metad - 1, err);
+		r = settle_port(local, metad - 1, err);
 	if (!*ret_ran && r == ERR_OK)
 		r = metad ? start_metad(local, name, metad - 1, as, err) : start_chunkd(local, name, err);
 	return r;

@@ -51,14 +51,13 @@ int local_check_files(const struct local *local, const char *name, struct err *e
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err);
 /*
  * More metads, one after the other, each recorded before anybody knows of it, so that `up` goes on with what was interrupted:
- *   local_found_group, of a store of one metad --local_join--> metad_joins, local_start, it is added to the group --local_joined--> a metad like the others
+ *   local_join --metad_joins--> local_start, it is added to the group --local_joined--> a metad like the others
+ *
+ * The only metad of a store becomes the first of a group before that, for which it is started anew. number: that the group gives to the next one; ERR_INVAL if
+ * its folder would have another. If another `craton local` has begun it meanwhile: what that one recorded.
  */
-/* The only metad becomes the first of a group, for which it is started anew. It is one already: nothing. */
-int local_found_group(struct local *local, struct err *err);
-/* Also if another `craton local` began it: then what that one recorded. */
-int local_join(struct local *local, struct err *err);
+int local_join(struct local *local, uint64_t number, struct err *err);
+/* Also who was removed again. */
 int local_joined(struct local *local, struct err *err);
-/* Gives the metad of a store of one another port if the one on record is taken; rewrites craton.conf. Of a group the others know it: ERR_ADDRINUSE. */
-int local_settle_port(struct local *local, uint64_t metad, struct err *err);
 
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* local_grow: more metads for a local store, as docs/groups.md has an operator do it. */
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "client/cli/local_priv.h"
@@ -11,49 +10,40 @@
 
 enum { END_TIMEOUT_MS = 60000 };
 
-/* Of a store whose only metad it is, and runs. */
-static int found(struct local *local, struct err *err)
+/* The first metad. */
+static int launch(struct local *local, enum local_start_as as, struct err *err)
 {
 	bool ran;
+	int r = local__launch(local, "metad-1", as, &ran, err);
+
+	return r < 0 ? r : local__wait_ready(local, "metad-1", err);
+}
+
+/* Of a store whose only metad it is, and runs. Where that is refused it runs as before. */
+static int found(struct local *local, struct err *err)
+{
 	int r = process_end(local->dir, "metad-1", SIGTERM, local->timeout_ms ? local->timeout_ms : END_TIMEOUT_MS, err);
+	struct err unsaid;
 
-	return r < 0 && r != ERR_NOENT ? r : local__launch(local, "metad-1", LOCAL_FOUNDS, &ran, err);
-}
-
-int local_found_group(struct local *local, struct err *err)
-{
-	int lock, r = local__lock(local->dir, local->timeout_ms, &lock, err);
-	bool is_group;
-
-	if (r < 0)
+	if (r < 0 && r != ERR_NOENT)
 		return r;
-	is_group = local__is_group(local);
-	if (!is_group)
-		r = found(local, err);
-	close(lock);
-	return r < 0 || is_group ? r : local__wait_ready(local, "metad-1", err);
+	r = launch(local, LOCAL_FOUNDS, err);
+	if (r < 0 && !process_pid(local->dir, "metad-1"))
+		(void)launch(local, LOCAL_AS_IT_IS, &unsaid); /* err says why */
+	return r;
 }
 
-/* What is on record now. */
-static int look_again(struct local *local, struct err *err)
-{
-	struct local now;
-	int r = local_load(local->dir, &now, err);
-
-	if (r < 0)
-		return r;
-	local->metad_count = now.metad_count;
-	local->metad_joins = now.metad_joins;
-	memcpy(local->metad_ports, now.metad_ports, sizeof(now.metad_ports));
-	local_fini(&now);
-	return ERR_OK;
-}
-
-static int join(struct local *local, struct err *err)
+static int join(struct local *local, uint64_t number, struct err *err)
 {
 	uint16_t port;
-	int r = ports_choose(&port, 1, err);
+	int r;
 
+	if (number != local->metad_count + 1)
+		return err_set(err, ERR_INVAL, "the group gives the number %llu to the next metad, and its folder would be metad-%llu: metads were added or removed by hand, or the metadata are from a "
+		               "backup: others are added by hand, too (docs/groups.md, Growing)", (unsigned long long)number, (unsigned long long)local->metad_count + 1);
+	r = local__is_group(local) ? ERR_OK : found(local, err);
+	if (r == ERR_OK)
+		r = ports_choose(&port, 1, err);
 	if (r < 0)
 		return r;
 	local->metad_ports[local->metad_count++] = port;
@@ -62,16 +52,16 @@ static int join(struct local *local, struct err *err)
 	return r < 0 ? r : local__save(local, err);
 }
 
-int local_join(struct local *local, struct err *err)
+int local_join(struct local *local, uint64_t number, struct err *err)
 {
 	uint64_t before = local->metad_count;
 	int lock, r = local__lock(local->dir, local->timeout_ms, &lock, err);
 
 	if (r < 0)
 		return r;
-	r = look_again(local, err);
+	r = local__look_again(local, err);
 	if (r == ERR_OK && local->metad_count == before && !local->metad_joins)
-		r = join(local, err);
+		r = join(local, number, err);
 	close(lock);
 	return r;
 }
@@ -83,7 +73,7 @@ int local_joined(struct local *local, struct err *err)
 
 	if (r < 0)
 		return r;
-	r = look_again(local, err);
+	r = local__look_again(local, err);
 	if (r == ERR_OK && local->metad_joins == joined) {
 		local->metad_joins = 0;
 		r = local__rename_metads(local, err);

@@ -13,6 +13,8 @@ enum local_start_as {
 
 /* Of several that make a store or start its daemons at once the others wait; not for ever: who holds it may be stopped. Until close(*ret_fd). */
 int local__lock(const char *dir, uint64_t timeout_ms, int *ret_fd, struct err *err);
+/* How many of what there are, and their ports: before they are changed, under the lock, as others may have changed them. */
+int local__look_again(struct local *local, struct err *err);
 /* DIR/local.conf. */
 int local__save(const struct local *local, struct err *err);
 /* DIR/craton.conf, of the same cluster, with the ports that are on record now. */

@@ -32,7 +32,7 @@ void local_say(const char *fmt, ...)
 struct up {
 	struct cli *cli;
 	struct local local;
-	uint64_t started, metads_out, servers_out; /* out: they do not run, which was said */
+	uint64_t started, metads_removed, metads_down, servers_out; /* they do not run, which was said */
 	bool failed;
 	char *complaints[LIMIT_METADS]; /* of a metad of a group that has led and does not run; said when it is known who is in the group */
 	bool lost[LIMIT_METADS];        /* it does not, because it holds no replica */
@@ -177,7 +177,8 @@ static void sort_metads(struct up *up, const struct cr_members *members)
 			cli_fail(up->cli, "%s", complaint);
 			up->failed = true;
 		}
-		up->metads_out += removed || complaint;
+		up->metads_removed += removed;
+		up->metads_down += !removed && complaint;
 		lost += up->lost[i];
 	}
 	if (!members && 2 * lost > up->local.metad_count)
@@ -233,7 +234,7 @@ static void up_json(const struct up *up)
 	cli_json_begin(&out, &j);
 	local_json_place(&j, local);
 	json_u64(&j, "started", up->started);
-	json_u64(&j, "daemons", local_daemon_count(local) - up->metads_out);
+	json_u64(&j, "daemons", local_daemon_count(local) - up->metads_removed - up->metads_down);
 	cli_json_end(&out, &j);
 }
 
@@ -245,7 +246,7 @@ static void up_text(const struct up *up, const char *errors)
 	printf("The store runs: %llu metad, %llu chunkd, %s, up to %llu MiB each (%llu of them started now).\n"
 	       "Use it with:   export CRATON_CONF=%s\n"
 	       "End it with:   craton local down %s\n%s",
-	       (unsigned long long)(local->metad_count - up->metads_out), (unsigned long long)local->chunkd_count, local->policy,
+	       (unsigned long long)(local->metad_count - up->metads_removed - up->metads_down), (unsigned long long)local->chunkd_count, local->policy,
 	       (unsigned long long)(local->capacity_bytes >> 20), (unsigned long long)up->started, conf, dir, errors);
 	mem_free(dir);
 	mem_free(path);
@@ -299,21 +300,7 @@ static int up_all(struct up *up)
 	return exit_code;
 }
 
-/* Those that are here have the numbers up to theirs: the next one that the group takes must have the one behind. */
-static int check_numbers(struct up *up)
-{
-	struct cr_members members;
-	uint64_t next = up->local.metad_count + 1;
-
-	if (cr_meta_members(up->cli->store, CR_META_SAY, NULL, &members) < 0)
-		return cli_fail(up->cli, "%s", cr_error());
-	if (members.next_id != next)
-		return cli_fail(up->cli, "the group gives the number %llu to the next metad, not %llu: metads were added or removed by hand, and so are more of them (docs/groups.md, Growing)",
-		                (unsigned long long)members.next_id, (unsigned long long)next);
-	return CLI_OK;
-}
-
-/* The one that joins, which may have been begun before. */
+/* Its port may have been chosen anew. It may be a member already, or one no more: as whoever added it, or took it out, was not here to note that. */
 static int add_metad(struct up *up)
 {
 	struct local *local = &up->local;
@@ -321,45 +308,52 @@ static int add_metad(struct up *up)
 	char name[LOCAL_NAME_BYTES], address[32];
 	struct err err = {0};
 	bool now;
-	int exit_code;
+	int exit_code = CLI_OK;
 
 	snprintf(name, sizeof(name), "metad-%llu", (unsigned long long)local->metad_joins);
-	snprintf(address, sizeof(address), "127.0.0.1:%llu", (unsigned long long)local->metad_ports[local->metad_joins - 1]);
-	if (local_start(local, name, &now, &err) < 0)
-		return cli_fail(up->cli, "%s", err.text);
-	up->started += now;
-	note(up, "adds %s to the group of metads", name);
-	note_clear(up);
-	exit_code = meta_group_add(up->cli, address, &members);
+	if (cr_meta_members(up->cli->store, CR_META_SAY, NULL, &members) < 0)
+		return cli_fail(up->cli, "%s", cr_error());
+	if (is_member(&members, name) || local->metad_joins >= members.next_id) {
+		if (local_start(local, name, &now, &err) < 0)
+			return cli_fail(up->cli, "%s", err.text);
+		up->started += now;
+		note(up, "adds %s to the group of metads", name);
+		note_clear(up);
+		snprintf(address, sizeof(address), "127.0.0.1:%llu", (unsigned long long)local->metad_ports[local->metad_joins - 1]);
+		exit_code = meta_group_add(up->cli, address, &members);
+	} else {
+		local_say("%s was removed from the group again", name);
+		(void)process_end(local->dir, name, SIGTERM, END_TIMEOUT_MS, &err); /* it may not run */
+	}
 	if (exit_code == CLI_OK && local_joined(local, &err) < 0)
 		exit_code = cli_fail(up->cli, "%s", err.text);
 	return exit_code;
 }
 
-/* One after the other, while the store is used. */
+static int add_next(struct up *up)
+{
+	struct cr_members members;
+	struct err err = {0};
+
+	if (cr_meta_members(up->cli->store, CR_META_SAY, NULL, &members) < 0)
+		return cli_fail(up->cli, "%s", cr_error());
+	return local_join(&up->local, members.next_id, &err) < 0 ? cli_fail(up->cli, "%s", err.text) : CLI_OK;
+}
+
+/* One after the other, while the store is used. What was begun before is gone on with, wanted or not. */
 static int grow(struct up *up, uint64_t metads)
 {
 	struct local *local = &up->local;
-	struct err err = {0};
 	int exit_code = CLI_OK;
 
-	if (!local->metad_joins && metads <= local->metad_count)
-		return CLI_OK;
-	if (up->failed || up->metads_out)
-		return cli_fail(up->cli, "no metad is added before all run that the store has");
-	if (local->metad_count == 1 && local_found_group(local, &err) < 0)
-		return cli_fail(up->cli, "%s", err.text);
-	while (exit_code == CLI_OK && (local->metad_joins || local->metad_count < metads)) {
-		if (!local->metad_joins)
-			exit_code = check_numbers(up);
-		if (exit_code == CLI_OK && local_join(local, &err) < 0)
-			exit_code = cli_fail(up->cli, "%s", err.text);
-		if (exit_code == CLI_OK && local->metad_joins)
-			exit_code = add_metad(up);
-	}
-	if (exit_code == CLI_OK && local->metad_count % 2 == 0)
+	if (metads > local->metad_count && (up->metads_removed || up->metads_down))
+		return cli_fail(up->cli, up->metads_down ? "no metad is added before all run that the group has"
+		                                         : "metads of this store were removed: others are added by hand (docs/groups.md, Growing)");
+	while (exit_code == CLI_OK && (local->metad_joins || local->metad_count < metads))
+		exit_code = local->metad_joins ? add_metad(up) : add_next(up);
+	if (exit_code == CLI_OK && !up->metads_removed && local->metad_count % 2 == 0)
 		local_say("%llu metads bear the loss of no more than %llu do: --metad %llu adds one", (unsigned long long)local->metad_count,
-		    (unsigned long long)local->metad_count - 1, (unsigned long long)local->metad_count + 1);
+		          (unsigned long long)local->metad_count - 1, (unsigned long long)local->metad_count + 1);
 	return exit_code;
 }
 

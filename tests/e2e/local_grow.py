@@ -5,24 +5,22 @@ with what was interrupted, and says what it cannot do."""
 
 import os
 import random
+import shutil
+import socket
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import members as group
 from group import check_all, put
-from localstore import LocalStore, wait_until
+from localstore import LocalStore, build_dir, wait_until
 from members import check
 
 
-def conf(store, name, line=None):
-    """The lines of a file of the store; `line`: with this one more."""
-    path = os.path.join(store.store, name)
-    with open(path, encoding="ascii") as f:
-        lines = f.readlines()
-    if line:
-        with open(path, "w", encoding="ascii") as f:
-            f.writelines([*lines, line])
-    return lines
+def conf(store, name):
+    """The lines of a file of the store."""
+    with open(os.path.join(store.store, name), encoding="ascii") as f:
+        return f.readlines()
 
 
 def up(store, *args, metads):
@@ -40,20 +38,90 @@ def refused(store, *args, says):
     check(done.returncode != 0 and says in text, f"craton local up {' '.join(args)}: exit {done.returncode}: {text}; it should say: {says}")
 
 
+def record(store, **changed):
+    """As if `local up` had been killed behind a record: these lines of local.conf are others, or there are more of them."""
+    new = {name.replace("_", "-"): value for name, value in changed.items()}
+    lines = [line for line in conf(store, "local.conf") if line.split(" ")[0] not in new]
+    with open(os.path.join(store.store, "local.conf"), "w", encoding="ascii") as f:
+        f.writelines([*lines, *(f"{name} = {value}\n" for name, value in new.items())])
+
+
 def goes_on(store):
     """Interrupted behind each of its records: nothing runs yet, and the group took it already."""
-    port = int(group.members(store)["replicas"][-1]["address"].split(":")[1])
-    lines = conf(store, "local.conf")
-    with open(os.path.join(store.store, "local.conf"), "w", encoding="ascii") as f:
-        f.writelines("metad = 4\n" if line.startswith("metad =") else line for line in lines)
-        f.write(f"metad-port-4 = {port + 1}\nmetad-joins = 4\n")
+    with socket.socket() as other:  # what was to be its port is another program's by now
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        record(store, metad=4, metad_port_4=other.getsockname()[1], metad_joins=4)
+        begin_fourth(store)
+    record(store, metad_joins=4)
+    up(store, "--metad", "5", metads=5)
+
+
+def begin_fourth(store):
     os.mkdir(os.path.join(store.store, "metad-4"))
     done = store.craton("local", "up", store.store)
     store.metad_count = 4
     check(b"--metad 5" in done.stderr, f"four are no better than three: {done.stderr}")
     wait_until(group.is_group(store, store.metads()), "the fourth metad to be level")
-    conf(store, "local.conf", "metad-joins = 4\n")
-    up(store, "--metad", "5", metads=5)
+
+
+def removed_meanwhile():
+    """Who was added, and removed before that was noted, is in nobody's way, nor are others that were removed, and chunk servers that lost their disk."""
+    store = LocalStore(metad=3, chunkd=3, policy="rs-1-2")
+    record(store, metad_joins=3)
+    group.change(store, "remove", "metad-3")
+    done = store.craton("local", "up", store.store)
+    check(b"removed from the group again" in done.stderr and not store.pid("metad-3"), f"a metad that was removed: {done.stderr}")
+    refused(store, "--metad", "5", says="were removed: others are added by hand")
+    store.kill9("chunkd-3")
+    shutil.rmtree(os.path.join(store.store, "chunkd-3", "disk"))
+    record(store, metad=4, metad_port_4=1, metad_joins=4)  # a port of the system, which nobody gets
+    os.mkdir(os.path.join(store.store, "metad-4"))
+    refused(store, says="chunkd-3/disk is missing")
+    store.metad_count = 4
+    wait_until(group.is_group(store, ["metad-1", "metad-2", "metad-4"]), "the fourth metad to be level")
+    store.destroy()
+
+
+def at_once():
+    """Several grow it, each by something else."""
+    store = LocalStore(chunkd=3, policy="rs-1-2")
+    asked = [subprocess.Popen([os.path.join(build_dir(), "craton"), "local", "up", store.store, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE) for args in (["--metad", "3"], ["--chunkd", "5"], ["--metad", "3"])]
+    for process in asked:
+        said = process.communicate(timeout=300)[1]
+        check(process.returncode == 0, f"one of several that grow a store: {said}")
+    store.count = 5
+    up(store, metads=3)
+    check("chunkd = 5\n" in conf(store, "local.conf"), f"what one added the other forgot: {conf(store, 'local.conf')}")
+    store.destroy()
+
+
+def refused_conversion():
+    """What keeps the metad from becoming one of a group does not end it."""
+    store = LocalStore(chunkd=3, policy="rs-1-2")
+    os.mkdir(os.path.join(store.store, "metad-1", "founding.tmp"))
+    refused(store, "--metad", "3", says="founding")
+    check(store.pid("metad-1"), "the metad runs as before")
+    os.rmdir(os.path.join(store.store, "metad-1", "founding.tmp"))
+    up(store, "--metad", "3", metads=3)
+    store.destroy()
+
+
+def restored():
+    """A group of metadata from a backup has numbers of its own, which no folder has: said before anything is changed."""
+    store = LocalStore(chunkd=3, policy="rs-1-2")
+    backup, folder = store.path("backup"), os.path.join(store.store, "metad-1")
+    store.run("meta", "backup", backup)
+    store.run("local", "stop", store.store, "metad-1")
+    shutil.rmtree(folder)
+    os.mkdir(folder)
+    store.run("meta", "restore", folder, backup)
+    store.run("local", "up", store.store)
+    check(group.members(store)["next_id"] == 1001, "which number comes next")
+    refused(store, "--metad", "3", says="the number 1001 to the next metad")
+    check(not os.path.exists(os.path.join(folder, "table-0")), "it is no group")
+    store.destroy()
 
 
 def main():
@@ -78,10 +146,10 @@ def main():
     refused(store, "--metad", "4", says="ask for one, three or five")
     store.destroy()
 
-    store = LocalStore(metad=3, chunkd=1, policy="rs-1-2")
-    group.change(store, "remove", "metad-3")
-    refused(store, "--metad", "5", says="no metad is added before all run")
-    store.destroy()
+    removed_meanwhile()
+    at_once()
+    refused_conversion()
+    restored()
     print(f"a store of one metad had three and five: {len(files)} files, {len(load.files)} more meanwhile")
 
 
