@@ -318,9 +318,9 @@ static int add_metad(struct up *up)
 			return cli_fail(up->cli, "%s", err.text);
 		up->started += now;
 		note(up, "adds %s to the group of metads", name);
-		note_clear(up);
 		snprintf(address, sizeof(address), "127.0.0.1:%llu", (unsigned long long)local->metad_ports[local->metad_joins - 1]);
 		exit_code = meta_group_add(up->cli, address, &members);
+		note_clear(up);
 	} else {
 		local_say("%s was removed from the group again", name);
 		(void)process_end(local->dir, name, SIGTERM, END_TIMEOUT_MS, &err); /* it may not run */
