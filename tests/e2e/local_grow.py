@@ -86,13 +86,18 @@ def removed_meanwhile():
 def at_once():
     """Several grow it, each by something else."""
     store = LocalStore(chunkd=3, policy="rs-1-2")
-    asked = [subprocess.Popen([os.path.join(build_dir(), "craton"), "local", "up", store.store, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE) for args in (["--metad", "3"], ["--chunkd", "5"], ["--metad", "3"])]
-    for process in asked:
+
+    def asks(*args):
+        return subprocess.Popen([os.path.join(build_dir(), "craton"), "local", "up", store.store, *args], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    first = asks("--metad", "5")
+    wait_until(lambda: any(line.startswith("metad-joins") for line in conf(store, "local.conf")), "the first of them to have begun")
+    for process in (asks("--chunkd", "5"), asks("--metad", "5"), first):
         said = process.communicate(timeout=300)[1]
         check(process.returncode == 0, f"one of several that grow a store: {said}")
     store.count = 5
-    up(store, metads=3)
+    up(store, metads=5)
     check("chunkd = 5\n" in conf(store, "local.conf"), f"what one added the other forgot: {conf(store, 'local.conf')}")
     store.destroy()
 
