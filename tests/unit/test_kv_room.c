@@ -337,6 +337,40 @@ static int shared_space(struct io *io, const char *path, uint64_t *ret_total, ui
 	return rc;
 }
 
+/* A table with a row, in a file system that shows so much to be left; allocate: NULL, or instead of its own. */
+static struct kv *shared_open(struct real_loop *l, uint64_t left, int (*allocate)(struct io *io, int fd, uint64_t offset, uint64_t len))
+{
+	struct kv_options options = {.backend = &kv_lmdb, .on_fatal = no_fatal, .room_bytes = 8 * MIB, .spare_bytes = 2 * MIB};
+	static struct io_vtable v;
+	uint64_t applied;
+	struct err err;
+	struct kv *kv;
+
+	real_loop_init(l);
+	shared.plain = l->io->v;
+	v = *shared.plain;
+	v.disk_space = shared_space;
+	v.allocate = allocate ? allocate : v.allocate;
+	l->io->v = &v;
+	options.dir = l->dir;
+	options.ctx = l;
+	atomic_store(&shared.left, left);
+	ck_assert_msg(kv_open(l->io, &options, &kv, &applied, &err) == 0, "%s", err.text);
+	kv_put(kv, slice_of("a", 1), slice_of("b", 1));
+	kv_applied(kv, 1);
+	flush_kv(l, kv);
+	return kv;
+}
+
+static void shared_close(struct real_loop *l, struct kv *kv)
+{
+	l->expected = 1;
+	kv_close(kv, real_loop_closed, l);
+	real_loop_wait(l);
+	l->io->v = shared.plain;
+	real_loop_fini(l);
+}
+
 static struct real_loop *waiting;
 
 static void elapsed(struct io_op *op)
@@ -359,26 +393,12 @@ static void elapse(struct real_loop *l, uint64_t ms)
 /* Whoever asks is told when there is room again; as long as there is none nothing is written. */
 START_TEST(test_full_of_others)
 {
-	struct kv_options options = {.backend = &kv_lmdb, .on_fatal = no_fatal, .room_bytes = 8 * MIB, .spare_bytes = 2 * MIB};
 	struct kv_stats stats;
-	struct io_vtable v;
 	struct real_loop l;
 	uint64_t applied;
-	struct err err;
 	struct kv *kv;
 
-	real_loop_init(&l);
-	shared.plain = l.io->v;
-	v = *shared.plain;
-	v.disk_space = shared_space;
-	l.io->v = &v;
-	options.dir = l.dir;
-	options.ctx = &l;
-	atomic_store(&shared.left, MIB);
-	ck_assert_msg(kv_open(l.io, &options, &kv, &applied, &err) == 0, "%s", err.text);
-	kv_put(kv, slice_of("a", 1), slice_of("b", 1));
-	kv_applied(kv, 1);
-	flush_kv(&l, kv);
+	kv = shared_open(&l, MIB, NULL);
 	kv_get_stats(kv, &stats);
 	atomic_store(&shared.asked, 0);
 	for (int i = 0; i < 200 && atomic_load(&shared.asked) < 2; i++) {
@@ -399,11 +419,7 @@ START_TEST(test_full_of_others)
 	ck_assert(!kv_is_full(kv));
 	kv_get_stats(kv, &stats);
 	ck_assert_uint_eq(stats.commits, applied + 1);
-	l.expected = 1;
-	kv_close(kv, real_loop_closed, &l);
-	real_loop_wait(&l);
-	l.io->v = shared.plain;
-	real_loop_fini(&l);
+	shared_close(&l, kv);
 }
 END_TEST
 
@@ -416,27 +432,11 @@ static int refuse(struct io *io, int fd, uint64_t offset, uint64_t bytes)
 /* A quota refuses what the file system shows: that is not tried each second, which would write each time. */
 START_TEST(test_full_by_quota)
 {
-	struct kv_options options = {.backend = &kv_lmdb, .on_fatal = no_fatal, .room_bytes = 8 * MIB, .spare_bytes = 2 * MIB};
 	struct kv_stats before, after;
-	struct io_vtable v;
 	struct real_loop l;
-	uint64_t applied;
-	struct err err;
 	struct kv *kv;
 
-	real_loop_init(&l);
-	shared.plain = l.io->v;
-	v = *shared.plain;
-	v.disk_space = shared_space;
-	v.allocate = refuse;
-	l.io->v = &v;
-	options.dir = l.dir;
-	options.ctx = &l;
-	atomic_store(&shared.left, 200 * MIB);
-	ck_assert_msg(kv_open(l.io, &options, &kv, &applied, &err) == 0, "%s", err.text);
-	kv_put(kv, slice_of("a", 1), slice_of("b", 1));
-	kv_applied(kv, 1);
-	flush_kv(&l, kv);
+	kv = shared_open(&l, 200 * MIB, refuse);
 	kv_get_stats(kv, &before);
 	atomic_store(&shared.asked, 0);
 	for (int i = 0; i < 200 && atomic_load(&shared.asked) < 3; i++) {
@@ -446,11 +446,7 @@ START_TEST(test_full_by_quota)
 	ck_assert_uint_ge(atomic_load(&shared.asked), 3);
 	kv_get_stats(kv, &after);
 	ck_assert_uint_eq(after.commits, before.commits);
-	l.expected = 1;
-	kv_close(kv, real_loop_closed, &l);
-	real_loop_wait(&l);
-	l.io->v = shared.plain;
-	real_loop_fini(&l);
+	shared_close(&l, kv);
 }
 END_TEST
 
