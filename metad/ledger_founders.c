@@ -75,9 +75,9 @@ int ledger__founders_open(struct ledger *l, struct err *err)
 	int rc = read_own(l, &own, err);
 
 	/* Who has a log needs it no more, and can do without: whoever has lost its directory is refused then, and whoever has not waits for somebody who can say so. */
-	if (rc && rc != ERR_NOENT && !founds && !l->waits && l->options.on_warn)
-		l->options.on_warn(l->options.ctx, "founders-unread", err->text);
-	if (rc && (rc == ERR_NOENT || (!founds && !l->waits))) {
+	if (rc == ERR_NOENT || (rc && !founds && !l->waits)) {
+		if (rc != ERR_NOENT && l->options.on_warn)
+			l->options.on_warn(l->options.ctx, "founders-unread", err->text);
 		own = (struct founders_said){.heard = false};
 		rc = 0;
 	}
