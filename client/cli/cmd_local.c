@@ -11,7 +11,7 @@
 #include "common/base/check.h"
 #include "common/base/mem.h"
 
-enum { END_TIMEOUT_MS = 60000, LOG_LINE_BYTES = 8 << 10 };
+enum { LOG_LINE_BYTES = 8 << 10 };
 
 struct values {
 	struct cli_common common;
@@ -55,7 +55,7 @@ static int look(struct cli *cli, const char *dir, struct local *local)
 static int end(const struct cli *cli, const struct local *local, const char *name, int signal, struct err *err)
 {
 	struct err late = {0};
-	int r = process_end(local->dir, name, signal, cli->timeout_ms ? cli->timeout_ms : END_TIMEOUT_MS, &late);
+	int r = process_end(local->dir, name, signal, cli->timeout_ms ? cli->timeout_ms : LOCAL_END_TIMEOUT_MS, &late);
 	char *dir = cli_quoted(local->dir);
 
 	if (r < 0)

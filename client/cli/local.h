@@ -26,7 +26,7 @@ struct local {
 	void *arena;            /* private */
 };
 
-enum { LOCAL_NAME_BYTES = 32, LOCAL_CHUNKD_MAX = 64 };
+enum { LOCAL_NAME_BYTES = 32, LOCAL_CHUNKD_MAX = 64, LOCAL_END_TIMEOUT_MS = 60000 /* for a daemon to end */ };
 
 /* Reads DIR/local.conf. ERR_NOENT if there is no store in DIR. */
 int local_load(const char *dir, struct local *ret_local, struct err *err);

@@ -8,8 +8,6 @@
 #include "client/cli/process.h"
 #include "common/base/mem.h"
 
-enum { END_TIMEOUT_MS = 60000 };
-
 /* The first metad. */
 static int launch(struct local *local, enum local_start_as as, struct err *err)
 {
@@ -22,14 +20,17 @@ static int launch(struct local *local, enum local_start_as as, struct err *err)
 /* Of a store whose only metad it is, and runs. Where that is refused it runs as before. */
 static int found(struct local *local, struct err *err)
 {
-	int r = process_end(local->dir, "metad-1", SIGTERM, local->timeout_ms ? local->timeout_ms : END_TIMEOUT_MS, err);
-	struct err unsaid;
+	int r = process_end(local->dir, "metad-1", SIGTERM, local->timeout_ms ? local->timeout_ms : LOCAL_END_TIMEOUT_MS, err);
+	struct err why, again;
 
 	if (r < 0 && r != ERR_NOENT)
 		return r;
 	r = launch(local, LOCAL_FOUNDS, err);
-	if (r < 0 && !process_pid(local->dir, "metad-1"))
-		(void)launch(local, LOCAL_AS_IT_IS, &unsaid); /* err says why */
+	if (r == ERR_OK || process_pid(local->dir, "metad-1"))
+		return r;
+	why = *err;
+	if (launch(local, LOCAL_AS_IT_IS, &again) < 0)
+		err_set(err, r, "%.200s; and metad-1 does not run again as before: %.200s", why.text, again.text);
 	return r;
 }
 

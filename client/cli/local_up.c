@@ -14,7 +14,7 @@
 #include "common/base/units.h"
 #include "common/code/ec.h"
 
-enum { END_TIMEOUT_MS = 60000, REGISTER_TIMEOUT_MS = 60000, REGISTER_POLL_MS = 50, NOTE_FIRST_MS = 3000, NOTE_NEXT_MS = 15000, NOTE_REDRAW_MS = 100 };
+enum { REGISTER_TIMEOUT_MS = 60000, REGISTER_POLL_MS = 50, NOTE_FIRST_MS = 3000, NOTE_NEXT_MS = 15000, NOTE_REDRAW_MS = 100 };
 
 void local_say(const char *fmt, ...)
 {
@@ -163,7 +163,7 @@ static void sort_metads(struct up *up, const struct cr_members *members)
 
 		local_daemon_name(&up->local, i, name);
 		removed = members && !is_member(members, name) && i + 1 != up->local.metad_joins;
-		if (removed && up->now[i] && process_end(up->local.dir, name, SIGTERM, END_TIMEOUT_MS, &err) == ERR_OK)
+		if (removed && up->now[i] && process_end(up->local.dir, name, SIGTERM, LOCAL_END_TIMEOUT_MS, &err) == ERR_OK)
 			up->started--;
 		if (removed && process_pid(up->local.dir, name)) {
 			dir = cli_quoted(up->local.dir);
@@ -323,7 +323,7 @@ static int add_metad(struct up *up)
 		note_clear(up);
 	} else {
 		local_say("%s was removed from the group again", name);
-		(void)process_end(local->dir, name, SIGTERM, END_TIMEOUT_MS, &err); /* it may not run */
+		(void)process_end(local->dir, name, SIGTERM, LOCAL_END_TIMEOUT_MS, &err); /* it may not run */
 	}
 	if (exit_code == CLI_OK && local_joined(local, &err) < 0)
 		exit_code = cli_fail(up->cli, "%s", err.text);
