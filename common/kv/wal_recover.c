@@ -390,9 +390,13 @@ static int report_anchor(struct reader *r, struct position at, struct err *err)
 	if (intact && f.version != r->wal->version)
 		return err_set(err, ERR_VERSION, "%s: the log is one of %s; nothing was changed", path,
 			f.version == WAL_FRAME_PLAIN ? "a single replica, not of a group" : "a group of replicas");
-	if (r->wal->group)
+	if (r->wal->group && at.segment->number == r->wal->group->meta.first_segment)
 		return err_set(err, ERR_CORRUPT,
 			"%s: offset 0: the log's first frame is damaged, from index %" PRIu64 " on; nothing was changed", path,
+			r->wal->group->meta.base_index + 1);
+	if (r->wal->group) /* what is before was trimmed, and where that ended this frame alone knew */
+		return err_set(err, ERR_CORRUPT,
+			"%s: offset 0: the log's first frame is damaged, and with it an entry above index %" PRIu64 "; nothing was changed", path,
 			r->wal->group->meta.base_index + 1);
 	return err_set(err, ERR_CORRUPT, "%s: offset 0: the log's first frame is damaged; nothing was changed", path);
 }

@@ -95,7 +95,7 @@ static int find_log(struct wal *wal, uint64_t bytes, uint64_t from,
 	wal->segment_bytes = bytes;
 	wal__segments_discard(wal, g->meta.first_segment);
 	if (list_empty(&wal->live))
-		return err_set(err, ERR_CORRUPT, "%s: segment %" PRIu64 ", in which the log begins, is missing, with index %" PRIu64,
+		return err_set(err, ERR_CORRUPT, "%s: the segments are missing, from %" PRIu64 " on, in which the log began with index %" PRIu64,
 			wal->dir, g->meta.first_segment, g->meta.base_index + 1);
 	rc = wal__recover(wal, from, each, each_ctx, err);
 	if (rc)

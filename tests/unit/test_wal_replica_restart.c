@@ -41,7 +41,7 @@ START_TEST(test_restart)
 		snprintf(path, sizeof(path), "/log/log-%016" PRIx64, n);
 		(void)io_unlink(bed.host, path);
 	}
-	expect_refused(ERR_CORRUPT, "is missing, with index 101");
+	expect_refused(ERR_CORRUPT, "on, in which the log began with index 101");
 	bed_fini(&bed);
 }
 END_TEST
@@ -170,5 +170,36 @@ START_TEST(test_trim_is_bounded)
 }
 END_TEST
 
+static int find_oldest(void *ctx, const char *name)
+{
+	uint64_t *oldest = ctx, n;
+
+	if (sscanf(name, "log-%" SCNx64, &n) == 1 && n < *oldest)
+		*oldest = n;
+	return 0;
+}
+
+/* Where the log began is what the slots know, and not where it begins now. */
+START_TEST(test_damaged_behind_trim)
+{
+	uint64_t oldest = UINT64_MAX;
+	char path[64];
+
+	begin();
+	appends(12, 1, 200000);
+	bed_commit(&bed, 12);
+	bed_trim(&bed, 12);
+	appends(12, 1, 200000); /* in the segments that were trimmed */
+	idle();
+	bed_crash(&bed);
+	ck_assert_int_eq(io_list_dir(bed.host, bed_dir, find_oldest, &oldest), 0);
+	ck_assert_uint_gt(oldest, 1);
+	snprintf(path, sizeof(path), "/log/log-%016" PRIx64, oldest);
+	ck_assert_int_eq(sim_flip_bit(bed.host, path, 30, 1), 0);
+	expect_refused(ERR_CORRUPT, "the log's first frame is damaged, and with it an entry above index 1;");
+	bed_fini(&bed);
+}
+END_TEST
+
 UNIT_MAIN("wal_replica_restart", test_restart, test_restart_on_full_disk, test_trim_before_restart_is_done, test_hold,
-	test_hold_and_restart, test_trim_is_bounded)
+	test_hold_and_restart, test_trim_is_bounded, test_damaged_behind_trim)
