@@ -78,13 +78,8 @@ static int write_superblock(struct disk *d, const struct format_superblock *sb, 
 static int format_disk(struct disk *d, const struct disk_options *o, uint64_t capacity, struct err *err)
 {
 	uint8_t bytes[FORMAT_SUPERBLOCK_BYTES];
-	bool is_disk;
-	int rc = disk__check_unused(d->io, d->dir, &is_disk, err);
+	int rc;
 
-	if (rc)
-		return rc;
-	if (is_disk)
-		return err_set(err, ERR_CORRUPT, "%s/superblock is there and cannot be opened, as a link to what is not mounted: mount it, or restore the file", d->dir);
 	if (make_dir(d, "segments", err) < 0 || make_dir(d, "index", err) < 0)
 		return err->code;
 	rc = io_sync_dir(d->io, d->dir);
@@ -106,6 +101,21 @@ static int format_disk(struct disk *d, const struct disk_options *o, uint64_t ca
 	return 0;
 }
 
+static int no_superblock(struct disk *d, const struct disk_options *o, uint64_t capacity, struct err *err)
+{
+	bool is_disk;
+	int rc = disk__check_unused(d->io, d->dir, &is_disk, err);
+
+	if (rc)
+		return rc;
+	if (is_disk)
+		return err_set(err, ERR_CORRUPT, "%s/superblock is there and cannot be opened, as a link to what is not mounted: mount it, or restore the file", d->dir);
+	if (o->no_format)
+		return err_set(err, ERR_NOENT, "%s is no disk of Craton: is it mounted? A new one is made by: craton disk format %s",
+			d->dir, d->dir);
+	return format_disk(d, o, capacity, err);
+}
+
 static int read_superblock(struct disk *d, const struct disk_options *o, uint64_t capacity, struct err *err)
 {
 	char path[PATH_ROOM], want[UUID_TEXT_BYTES], have[UUID_TEXT_BYTES], *bytes;
@@ -114,11 +124,8 @@ static int read_superblock(struct disk *d, const struct disk_options *o, uint64_
 
 	snprintf(path, sizeof(path), "%s/superblock", d->dir);
 	rc = io_read_file(d->io, path, FORMAT_SUPERBLOCK_BYTES, &bytes, &len);
-	if (rc == ERR_NOENT && o->no_format)
-		return err_set(err, rc, "%s is no disk of Craton: is it mounted? A new one is made by: craton disk format %s",
-			d->dir, d->dir);
 	if (rc == ERR_NOENT)
-		return format_disk(d, o, capacity, err);
+		return no_superblock(d, o, capacity, err);
 	/* The last life may have ended behind the rename of a new superblock: metad is told only of what stays. */
 	if (rc == 0) {
 		rc = io_sync_dir(d->io, d->dir);
@@ -320,12 +327,16 @@ static int learn_capacity(const struct disk *d, const struct disk_options *o, ui
 	return 0;
 }
 
-/* The lock is the first file: others' directories do not get it. */
+/*
+ * The lock is the first file: others' directories do not get it. A superblock that is missing is judged with the lock held: another one may be making
+ * the disk.
+ */
 static int look_first(const struct disk_options *o, struct io *io, struct err *err)
 {
 	bool is_disk;
+	int rc = disk__check_unused(io, o->dir, &is_disk, err);
 
-	return o->no_format ? 0 : disk__check_unused(io, o->dir, &is_disk, err);
+	return rc == ERR_CORRUPT ? 0 : rc;
 }
 
 int disk__superblock(struct io *io, const struct disk_options *o, struct format_superblock *ret_sb, struct err *err)

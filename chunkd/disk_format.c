@@ -9,6 +9,7 @@ enum { PATH_ROOM = 4096 + 64, NAME_ROOM = 256 };
 
 struct found {
 	char stranger[NAME_ROOM]; /* one of the files that are not ours */
+	char left[NAME_ROOM];     /* what a disk that was used has: a part that is not empty, or what a rebuilt index leaves (rebuild.h) */
 	bool superblock;
 	uint32_t files;
 };
@@ -26,7 +27,10 @@ static int note(void *ctx, const char *name)
 	for (size_t i = 0; i < ARRAY_COUNT(ours); i++)
 		if (!strcmp(name, ours[i]))
 			return 0;
-	snprintf(f->stranger, sizeof(f->stranger), "%s", name);
+	if (!strncmp(name, "rebuilt-", 8) || !strncmp(name, "index.", 6))
+		snprintf(f->left, sizeof(f->left), "%s", name);
+	else
+		snprintf(f->stranger, sizeof(f->stranger), "%s", name);
 	return 0;
 }
 
@@ -53,11 +57,27 @@ static int refuse_disk(struct io *io, const struct disk_options *o, struct err *
 		uuid, sb.disk ? "" : ", never registered", o->dir);
 }
 
-int disk__check_unused(struct io *io, const char *dir, bool *ret_is_disk, struct err *err)
+static int look_into_parts(struct io *io, const char *dir, struct found *f, struct err *err)
 {
 	static const char *const parts[] = {"segments", "index"};
-	struct found f = {0};
 	char path[PATH_ROOM];
+
+	for (size_t i = 0; i < ARRAY_COUNT(parts) && !f->files; i++) {
+		int rc;
+
+		snprintf(path, sizeof(path), "%s/%s", dir, parts[i]);
+		rc = io_list_dir(io, path, count, f);
+		if (rc < 0 && rc != ERR_NOENT)
+			return err_set(err, rc, "cannot read the directory %s: %s", path, err_text(rc));
+		if (f->files)
+			snprintf(f->left, sizeof(f->left), "%s", parts[i]);
+	}
+	return 0;
+}
+
+int disk__check_unused(struct io *io, const char *dir, bool *ret_is_disk, struct err *err)
+{
+	struct found f = {0};
 	int rc = io_list_dir(io, dir, note, &f);
 
 	*ret_is_disk = f.superblock;
@@ -66,18 +86,15 @@ int disk__check_unused(struct io *io, const char *dir, bool *ret_is_disk, struct
 			rc == ERR_NOENT ? "there is none: make it, or mount the disk there" : err_text(rc));
 	if (f.superblock)
 		return 0;
+	rc = look_into_parts(io, dir, &f, err);
+	if (rc)
+		return rc;
+	if (f.left[0])
+		return err_set(err, ERR_CORRUPT,
+			"%s is a disk that has lost its superblock: it has %s. Restore DIR/superblock, or empty the directory to give its data up",
+			dir, f.left);
 	if (f.stranger[0])
 		return err_set(err, ERR_NOTEMPTY, "%s is no disk of Craton, and not empty, it holds %s: name an empty directory, and for what the server keeps of its own (--dir) another one", dir, f.stranger);
-	for (size_t i = 0; i < ARRAY_COUNT(parts); i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, parts[i]);
-		rc = io_list_dir(io, path, count, &f);
-		if (rc < 0 && rc != ERR_NOENT)
-			return err_set(err, rc, "cannot read the directory %s: %s", path, err_text(rc));
-		if (f.files)
-			return err_set(err, ERR_CORRUPT,
-				"%s has something in %s but no superblock: restore DIR/superblock, or empty the directory to give its data up",
-				dir, parts[i]);
-	}
 	return 0;
 }
 

@@ -109,7 +109,7 @@ def disks():
     os.unlink(path("d2/letters"))
     os.makedirs(path("d2/segments"))
     open(path("d2/segments/00000001-small"), "w", encoding="ascii").close()
-    run(*fmt, "d2", code=1, say="has something in segments but no superblock")
+    run(*fmt, "d2", code=1, say="has lost its superblock: it has segments")
     shutil.rmtree(path("d2/segments"))
     check("text" in json.loads(run(*fmt, "d2", "--json")), "JSON")
     run("disk", "format", "-c", "absent.conf", "d2", code=1, say="absent.conf")
