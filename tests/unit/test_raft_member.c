@@ -97,6 +97,34 @@ START_TEST(test_configuration_goes_with_its_entry)
 }
 END_TEST
 
+/* Which one was in force before the two that go is not known: no leader takes both away. */
+START_TEST(test_two_configurations_are_not_cut_at_once)
+{
+	struct raft_message m = from(2, RAFT_APPEND, 2);
+
+	founded(3);
+	m.append.prev_term = 1;
+	m.append.run_count = 1;
+	m.append.has_config = true;
+	for (uint64_t index = 2; index <= 3; index++) {
+		m.append.prev_index = index - 1;
+		m.append.last = index;
+		m.append.runs[0] = (struct raft_run){index, 2};
+		m.append.config = group((uint32_t)index + 2, index);
+		receive(&m);
+		m.append.prev_term = 2;
+	}
+	ck_assert_uint_eq(core.config.count, 5);
+	append(3, 3, 1, 1, 2, 3, 1);
+	ck_assert_uint_eq(core.refused, 1);
+	ck_assert_uint_eq(u.truncate_from, 0);
+	ck_assert_uint_eq(core.last_index, 3);
+	append(3, 3, 2, 2, 3, 3, 1); /* one of them may go */
+	ck_assert_uint_eq(u.truncate_from, 3);
+	ck_assert_uint_eq(core.config.count, 4);
+}
+END_TEST
+
 START_TEST(test_transfer_waits_until_the_other_has_all)
 {
 	struct raft_event transfer = {.type = RAFT_TRANSFER, .peer = 2}, submit = {.type = RAFT_SUBMIT, .count = 1};
@@ -295,6 +323,6 @@ END_TEST
 
 UNIT_MAIN("raft_member", test_places, test_place_said_anew, test_change_waits_for_an_entry_of_the_own_term, test_changes_that_make_no_sense,
 	test_id_of_a_removed_member_is_not_given_again, test_learner_that_has_nothing_is_not_promoted,
-	test_configuration_goes_with_its_entry, test_transfer_waits_until_the_other_has_all,
+	test_configuration_goes_with_its_entry, test_two_configurations_are_not_cut_at_once, test_transfer_waits_until_the_other_has_all,
 	test_timeout_now_of_another_leader, test_transfer_to_who_cannot_lead, test_configuration_found_at_start_may_go,
 	test_configuration_at_the_end_of_a_batch)

@@ -121,6 +121,24 @@ START_TEST(test_answers_of_an_older_term_do_not_count)
 }
 END_TEST
 
+/* Nobody has more of this term than its leader. */
+START_TEST(test_answers_beyond_the_log_do_not_count)
+{
+	struct raft_message m = from(2, RAFT_APPENDED, 2);
+
+	founded(3);
+	lead();
+	m.appended.index = m.appended.seen = core.last_index + 1;
+	receive(&m);
+	ck_assert_uint_eq(core.refused, 1);
+	ck_assert_uint_eq(core.peers[1].match, 0);
+	ck_assert_uint_eq(core.commit, 1);
+	appended(2, 2, core.last_index);
+	ck_assert_uint_eq(core.refused, 1);
+	ck_assert_uint_eq(core.commit, 2);
+}
+END_TEST
+
 START_TEST(test_flow_is_bounded)
 {
 	struct raft_event submit = {.type = RAFT_SUBMIT, .count = 100};
@@ -250,6 +268,6 @@ END_TEST
 
 UNIT_MAIN("raft_replicate", test_entries_of_older_terms_are_not_counted, test_acknowledged_is_what_is_durable,
 	test_own_tail_is_not_acknowledged, test_conflict_is_cut, test_what_is_committed_is_never_cut,
-	test_rejection_finds_the_end, test_answers_of_an_older_term_do_not_count, test_flow_is_bounded,
+	test_rejection_finds_the_end, test_answers_of_an_older_term_do_not_count, test_answers_beyond_the_log_do_not_count, test_flow_is_bounded,
 	test_disk_that_hangs_gets_no_more, test_disk_that_hangs_gets_no_more_in_parts,
 	test_commits_go_on_under_steady_load)
