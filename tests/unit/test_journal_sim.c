@@ -481,7 +481,7 @@ START_TEST(test_read_faults)
 }
 END_TEST
 
-/* A bit of an acknowledged entry is flipped on the disk: the open refuses and names the place. */
+/* A bit of an acknowledged entry is flipped on the disk, also of the last: the open refuses and names the place. */
 START_TEST(test_flipped_bit)
 {
 	static struct bed bed;
@@ -495,10 +495,15 @@ START_TEST(test_flipped_bit)
 	run_for(&bed, second_ns); /* idle: the mark is written */
 	ck_assert_uint_eq(bed.acknowledged, 5);
 	crash(&bed);
-	ck_assert_int_eq(sim_flip_bit(bed.host, "/data/log/log-0000000000000001", 2 * 4096 + 50, 3), 0);
-	ck_assert_int_eq(try_open(&bed), ERR_CORRUPT);
-	ck_assert_ptr_nonnull(strstr(bed.err.text, "log-0000000000000001: offset 8192:"));
-	ck_assert_int_eq(sim_flip_bit(bed.host, "/data/log/log-0000000000000001", 2 * 4096 + 50, 3), 0);
+	for (uint64_t page = 2; page <= 10; page += 8) {
+		char place[64];
+
+		snprintf(place, sizeof(place), "log-0000000000000001: offset %" PRIu64 ":", page * 4096);
+		ck_assert_int_eq(sim_flip_bit(bed.host, "/data/log/log-0000000000000001", page * 4096 + 50, 3), 0);
+		ck_assert_int_eq(try_open(&bed), ERR_CORRUPT);
+		ck_assert_msg(strstr(bed.err.text, place) != NULL, "%s", bed.err.text);
+		ck_assert_int_eq(sim_flip_bit(bed.host, "/data/log/log-0000000000000001", page * 4096 + 50, 3), 0);
+	}
 	open_journal(&bed);
 	ck_assert_uint_eq(bed.acknowledged, 5);
 	close_journal(&bed);
