@@ -66,9 +66,13 @@ static uint64_t file_system_left(const struct lmdb_room *r)
 	return io_disk_space(r->io, r->path, &total, &left) == 0 ? left : 0;
 }
 
-static bool file_system_has(const struct lmdb_room *r, uint64_t bytes)
+/* What was refused before, though it was shown, others may have taken meanwhile: that was no quota. */
+static bool file_system_has(struct lmdb_room *r, uint64_t bytes)
 {
-	return file_system_left(r) >= bytes;
+	bool has = file_system_left(r) >= bytes;
+
+	r->quota = r->quota && has;
+	return has;
 }
 
 /* Makes it `want` if it is less than `least`. */
@@ -78,10 +82,8 @@ static bool allocate_to(struct lmdb_room *r, uint64_t least, uint64_t want)
 
 	if (r->cannot_allocate || r->allocated_bytes >= least)
 		return true;
-	if (!file_system_has(r, want - r->allocated_bytes + r->spare_bytes)) {
-		r->quota = false; /* what was refused before others may have taken meanwhile */
+	if (!file_system_has(r, want - r->allocated_bytes + r->spare_bytes))
 		return false;
-	}
 	rc = io_allocate(r->io, r->fd, r->allocated_bytes, want - r->allocated_bytes);
 	if (!rc)
 		r->allocated_bytes = want;

@@ -450,4 +450,37 @@ START_TEST(test_full_by_quota)
 }
 END_TEST
 
-UNIT_MAIN("kv_room", test_a_commit_takes_no_more, test_full, test_a_snapshot_makes_way, test_full_of_others, test_full_by_quota)
+static atomic_bool refusing;
+
+static int refuse_at_first(struct io *io, int fd, uint64_t offset, uint64_t bytes)
+{
+	return atomic_load(&refusing) ? ERR_NOSPC : shared.plain->allocate(io, fd, offset, bytes);
+}
+
+/* What is refused once, as others took it in that moment, is no quota once it is seen that they have it. */
+START_TEST(test_no_quota_but_others)
+{
+	struct real_loop l;
+	struct kv *kv;
+
+	atomic_store(&refusing, true);
+	kv = shared_open(&l, 200 * MIB, refuse_at_first);
+	ck_assert(kv_is_full(kv));
+	atomic_store(&refusing, false);
+	atomic_store(&shared.left, MIB);
+	atomic_store(&shared.asked, 0);
+	for (int i = 0; i < 400 && atomic_load(&shared.asked) < 2; i++) {
+		ck_assert(kv_is_full(kv));
+		elapse(&l, 50);
+	}
+	atomic_store(&shared.left, 200 * MIB);
+	atomic_store(&shared.asked, 0);
+	for (int i = 0; i < 400 && kv_is_full(kv); i++)
+		elapse(&l, 50);
+	ck_assert(!kv_is_full(kv));
+	ck_assert_uint_lt(atomic_load(&shared.asked), 10); /* looks: a quota is believed in for sixty */
+	shared_close(&l, kv);
+}
+END_TEST
+
+UNIT_MAIN("kv_room", test_a_commit_takes_no_more, test_full, test_a_snapshot_makes_way, test_full_of_others, test_full_by_quota, test_no_quota_but_others)
