@@ -17,13 +17,29 @@ static int launch(struct local *local, enum local_start_as as, struct err *err)
 	return r < 0 ? r : local__wait_ready(local, "metad-1", err);
 }
 
+/* However short a user waits: one that was told to end does so. */
+static int end_first(struct local *local, struct err *err)
+{
+	uint64_t most_ms = local->timeout_ms > LOCAL_END_TIMEOUT_MS ? local->timeout_ms : LOCAL_END_TIMEOUT_MS;
+	struct err why;
+	int r = process_end(local->dir, "metad-1", SIGTERM, most_ms, &why);
+
+	if (r == ERR_TIMEDOUT)
+		return err_set(err, r, "%.200s, and does so still: `craton local up` starts it again", why.text);
+	if (r < 0 && r != ERR_NOENT) {
+		*err = why;
+		return r;
+	}
+	return ERR_OK;
+}
+
 /* Of a store whose only metad it is, and runs. Where that is refused it runs as before. */
 static int found(struct local *local, struct err *err)
 {
-	int r = process_end(local->dir, "metad-1", SIGTERM, local->timeout_ms ? local->timeout_ms : LOCAL_END_TIMEOUT_MS, err);
 	struct err why, again;
+	int r = end_first(local, err);
 
-	if (r < 0 && r != ERR_NOENT)
+	if (r < 0)
 		return r;
 	r = launch(local, LOCAL_FOUNDS, err);
 	if (r == ERR_OK || process_pid(local->dir, "metad-1"))
@@ -39,6 +55,8 @@ static int join(struct local *local, uint64_t number, struct err *err)
 	uint16_t port;
 	int r;
 
+	if (number == 0)
+		return err_set(err, ERR_INVAL, "metad-1 is of an older build, which does not say what number the next one gets: start it anew first (craton local stop, craton local start)");
 	if (number != local->metad_count + 1)
 		return err_set(err, ERR_INVAL, "the group gives the number %llu to the next metad, and its folder would be metad-%llu: metads were added or removed by hand, or the metadata are from a "
 		               "backup: others are added by hand, too (docs/groups.md, Growing)", (unsigned long long)number, (unsigned long long)local->metad_count + 1);

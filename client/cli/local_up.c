@@ -149,6 +149,23 @@ static bool is_member(const struct cr_members *members, const char *name)
 	return false;
 }
 
+/* The metad of index i is not in the group any more. True: it does not run; else it was said that it does. */
+static bool leave_out(struct up *up, uint64_t i, const char *name, bool end)
+{
+	struct err err;
+	char *dir;
+
+	if (end && process_end(up->local.dir, name, SIGTERM, LOCAL_END_TIMEOUT_MS, &err) == ERR_OK && up->now[i])
+		up->started--;
+	up->metads_removed++;
+	if (!process_pid(up->local.dir, name))
+		return true;
+	dir = cli_quoted(up->local.dir);
+	local_say("%s runs, though it is not in the group of metads any more: craton local stop %s %s", name, dir, name);
+	mem_free(dir);
+	return false;
+}
+
 /* Of the metads of this folder those that the group removed are left out, and nothing is missing without them. NULL: it is not known who is in it. */
 static void sort_metads(struct up *up, const struct cr_members *members)
 {
@@ -157,27 +174,20 @@ static void sort_metads(struct up *up, const struct cr_members *members)
 	note_clear(up);
 	for (uint64_t i = 0; i < up->local.metad_count; i++) {
 		const char *complaint = up->complaints[i];
-		char name[LOCAL_NAME_BYTES], *dir;
+		char name[LOCAL_NAME_BYTES];
 		bool removed;
-		struct err err;
 
 		local_daemon_name(&up->local, i, name);
 		removed = members && !is_member(members, name) && i + 1 != up->local.metad_joins;
-		if (removed && up->now[i] && process_end(up->local.dir, name, SIGTERM, LOCAL_END_TIMEOUT_MS, &err) == ERR_OK)
-			up->started--;
-		if (removed && process_pid(up->local.dir, name)) {
-			dir = cli_quoted(up->local.dir);
-			local_say("%s runs, though it is not in the group of metads any more: craton local stop %s %s", name, dir, name);
-			mem_free(dir);
-		} else if (removed) {
-			local_say("%s does not run: it is not in the group of metads any more", name);
+		if (removed) {
+			if (leave_out(up, i, name, up->now[i]))
+				local_say("%s does not run: it is not in the group of metads any more", name);
 		} else if (complaint && up->lost[i]) {
 			local_say("%s", complaint);
 		} else if (complaint) {
 			cli_fail(up->cli, "%s", complaint);
 			up->failed = true;
 		}
-		up->metads_removed += removed;
 		up->metads_down += !removed && complaint;
 		lost += up->lost[i];
 	}
@@ -323,7 +333,7 @@ static int add_metad(struct up *up)
 		note_clear(up);
 	} else {
 		local_say("%s was removed from the group again", name);
-		(void)process_end(local->dir, name, SIGTERM, LOCAL_END_TIMEOUT_MS, &err); /* it may not run */
+		(void)leave_out(up, local->metad_joins - 1, name, true);
 	}
 	if (exit_code == CLI_OK && local_joined(local, &err) < 0)
 		exit_code = cli_fail(up->cli, "%s", err.text);
@@ -335,6 +345,9 @@ static int add_next(struct up *up)
 	struct cr_members members;
 	struct err err = {0};
 
+	if (up->metads_removed || up->metads_down)
+		return cli_fail(up->cli, up->metads_down ? "no metad is added before all run that the group has"
+		                                         : "metads of this store were removed: others are added by hand (docs/groups.md, Growing)");
 	if (cr_meta_members(up->cli->store, CR_META_SAY, NULL, &members) < 0)
 		return cli_fail(up->cli, "%s", cr_error());
 	return local_join(&up->local, members.next_id, &err) < 0 ? cli_fail(up->cli, "%s", err.text) : CLI_OK;
@@ -346,9 +359,6 @@ static int grow(struct up *up, uint64_t metads)
 	struct local *local = &up->local;
 	int exit_code = CLI_OK;
 
-	if (metads > local->metad_count && (up->metads_removed || up->metads_down))
-		return cli_fail(up->cli, up->metads_down ? "no metad is added before all run that the group has"
-		                                         : "metads of this store were removed: others are added by hand (docs/groups.md, Growing)");
 	while (exit_code == CLI_OK && (local->metad_joins || local->metad_count < metads))
 		exit_code = local->metad_joins ? add_metad(up) : add_next(up);
 	if (exit_code == CLI_OK && !up->metads_removed && local->metad_count % 2 == 0)

@@ -72,6 +72,7 @@ def removed_meanwhile():
     group.change(store, "remove", "metad-3")
     done = store.craton("local", "up", store.store)
     check(b"removed from the group again" in done.stderr and not store.pid("metad-3"), f"a metad that was removed: {done.stderr}")
+    check(b"The store runs: 2 metad" in done.stdout, f"a metad that was removed, counted: {done.stdout}")
     refused(store, "--metad", "5", says="were removed: others are added by hand")
     store.kill9("chunkd-3")
     shutil.rmtree(os.path.join(store.store, "chunkd-3", "disk"))
