@@ -130,8 +130,9 @@ struct fleet_trouble {
 };
 
 struct fleet_server {
-	uint64_t heard_ns; /* 0: not since the start */
-	uint64_t conn_id;  /* of the connection that it last spoke over, while that is open; else 0 */
+	uint64_t heard_ns;    /* 0: not since the start */
+	uint64_t conn_id;     /* of the connection that it last spoke over, while that is open; else 0 */
+	uint64_t patience_ms; /* server.down_after when it was heard: it speaks as often as was said to it then */
 	bool downing;      /* a command is under way */
 	struct fleet_trouble *troubles;
 	uint32_t trouble_count; /* at most LIMIT_DISKS_PER_SERVER */
@@ -447,6 +448,8 @@ bool metad__reports_soon(const struct metad *md);
 uint64_t metad__disk_reserve(const struct metad *md, const struct state_disk *disk);
 /* Percent of the disk in use, rounded down. */
 uint32_t metad__disk_used_percent(const struct metad *md, const struct state_disk *disk);
+/* It has just spoken, over this connection, and is to be told how often to speak from now on. */
+void metad__heard(struct metad *md, uint32_t server, uint64_t conn_id);
 uint64_t metad__silent_ms(const struct metad *md, uint32_t server);
 /* A client found these disks slow. A hint for the others; nothing here depends on it. */
 void metad__note_slow(struct metad *md, const uint32_t *disks, size_t count);

@@ -116,6 +116,15 @@ uint32_t metad__disk_used_percent(const struct metad *md, const struct state_dis
 	return capacity == 0 || left >= capacity ? 0 : (uint32_t)((double)(capacity - left) * 100 / (double)capacity);
 }
 
+void metad__heard(struct metad *md, uint32_t server, uint64_t conn_id)
+{
+	struct fleet_server *f = &md->servers[server];
+
+	f->heard_ns = io_now_ns(md->io);
+	f->conn_id = conn_id;
+	f->patience_ms = down_after_ms(md);
+}
+
 uint64_t metad__silent_ms(const struct metad *md, uint32_t server)
 {
 	uint64_t heard = md->servers[server].heard_ns, now = io_now_ns(md->io);
@@ -261,6 +270,14 @@ static void on_down(struct metad *md, void *arg, int status, const struct state_
 			(unsigned long long)metad__silent_ms(md, id));
 }
 
+/* A setting that was made shorter holds for a server when it has heard of it: until then it speaks as rarely as before. */
+static uint64_t patience_ms(const struct metad *md, uint32_t server)
+{
+	uint64_t now = down_after_ms(md), promised = md->servers[server].patience_ms;
+
+	return now > promised ? now : promised;
+}
+
 /* Down is a row that a command writes, not an opinion of this process: all replicas count the same in a commit. */
 void metad__check_silence(struct metad *md)
 {
@@ -275,7 +292,7 @@ void metad__check_silence(struct metad *md)
 
 		if (!server || !server->up || md->servers[id].downing)
 			continue;
-		if (metad__silent_ms(md, id) < down_after_ms(md))
+		if (metad__silent_ms(md, id) < patience_ms(md, id))
 			continue;
 		md->cmd.type = STATE_CMD_SERVER_DOWN;
 		md->cmd.server_down = (struct state_cmd_server_down){.server = id};

@@ -148,8 +148,7 @@ static void on_registered(struct metad *md, void *arg, int status, const struct 
 		reply.error = (char *)(uintptr_t)disk_refusal(status);
 	if (!status) {
 		reply.server = res->server;
-		md->servers[res->server].heard_ns = io_now_ns(md->io);
-		md->servers[res->server].conn_id = req->conn_id;
+		metad__heard(md, res->server, req->conn_id);
 		wire_keys(md, &reply.token_keys, &reply.n_token_keys);
 		reply.heartbeat_ms = (uint32_t)metad__heartbeat_ms(md);
 	}
@@ -423,8 +422,7 @@ void metad__heartbeat(void *ctx, struct rpc_req *req)
 		reply_heartbeat(md, req, 0, !msg->stopping);
 		return;
 	}
-	md->servers[msg->server].heard_ns = io_now_ns(md->io);
-	md->servers[msg->server].conn_id = req->conn_id;
+	metad__heard(md, msg->server, req->conn_id);
 	metad__take_troubles(md, msg->server, msg->troubles, msg->n_troubles);
 	for (size_t i = 0; i < msg->n_disks; i++)
 		again = !take_beat(md, msg, msg->disks[i]) || again;

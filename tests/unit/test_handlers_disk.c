@@ -229,6 +229,36 @@ START_TEST(test_server_moves_after_silence)
 }
 END_TEST
 
+static int set(const char *name, const char *value)
+{
+	Craton__ConfigRequest req = CRATON__CONFIG_REQUEST__INIT;
+
+	req.name = (char *)(uintptr_t)name;
+	req.value = (char *)(uintptr_t)value;
+	return bed_call(b, &rpc_metad_config, &req.base);
+}
+
+/* Who was told to speak once a minute is no less there for a setting that it has not heard of; from then on it holds. */
+START_TEST(test_a_shorter_silence_is_told_first)
+{
+	metad_bed_open_sim(b, 16);
+	ck_assert_int_eq(set("server.dead_after", "1h"), 0);
+	ck_assert_int_eq(set("server.down_after", "10m"), 0);
+	bed_register_all(b, 1);
+	bed_beat_all(b, 1);
+	metad_bed_sleep(b, 30 * 1000);
+	ck_assert_int_eq(set("server.down_after", "10s"), 0);
+	metad_bed_sleep(b, 30 * 1000);
+	ck_assert_str_eq(bed_status(b)->disks[0]->state, "up");
+	bed_beat_all(b, 1);
+	metad_bed_sleep(b, 8 * 1000);
+	ck_assert_str_eq(bed_status(b)->disks[0]->state, "up");
+	metad_bed_sleep(b, 4 * 1000);
+	ck_assert_str_eq(bed_status(b)->disks[0]->state, "down");
+	metad_bed_close(b);
+}
+END_TEST
+
 START_TEST(test_token_keys_roll_by_the_day)
 {
 	uint8_t first;
@@ -266,15 +296,6 @@ static uint64_t make_block(const char *path, uint32_t *ret_index, uint32_t *ret_
 	protobuf_c_message_free_unpacked(&reply->base, NULL);
 	ck_assert_uint_lt(*ret_index, LIMIT_WIDTH);
 	return block;
-}
-
-static int set(const char *name, const char *value)
-{
-	Craton__ConfigRequest req = CRATON__CONFIG_REQUEST__INIT;
-
-	req.name = (char *)(uintptr_t)name;
-	req.value = (char *)(uintptr_t)value;
-	return bed_call(b, &rpc_metad_config, &req.base);
 }
 
 static uint32_t given_up_lines;
@@ -395,5 +416,5 @@ START_TEST(test_who_is_replaced_is_not_missed_amid_writes)
 END_TEST
 
 UNIT_MAIN("handlers_disk", test_registration, test_who_is_replaced_is_not_missed, test_who_is_replaced_is_not_missed_amid_writes, test_an_end_is_no_refusal, test_nobody_speaks_for_another_ones_disk, test_two_servers_of_one_name, test_a_disk_that_has_not_reported_takes_no_chunks,
-	test_copied_server, test_server_moves_after_silence, test_token_keys_roll_by_the_day,
+	test_copied_server, test_server_moves_after_silence, test_a_shorter_silence_is_told_first, test_token_keys_roll_by_the_day,
 	test_a_disk_that_damages)
