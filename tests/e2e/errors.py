@@ -14,6 +14,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from localstore import LocalStore, build_dir, craton_program, wait_until, write_random
@@ -210,6 +211,8 @@ def silence(store):
         elif done.returncode != FAILED or not least < len(lines) <= 12 or f"{len(lines) - 1} not copied, 0 copied; the rest was not tried: see" not in lines[-1]:
             failures.append(f"{words}, chunk servers are silent: exit {done.returncode}: {lines}")
     store.run("config", "set", "server.down_after", "default")
+    begin = time.monotonic()
+    wait_until(lambda: store.heard_since(begin), "all chunk servers to speak again")
     store.wait_up()
     store.run("rm", "-r", "/silent", "/silent-2")
 
