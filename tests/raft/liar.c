@@ -106,6 +106,46 @@ static void older_term(struct world *w, struct world_node *n)
 	told(w, n, &m, NULL, 0, &w->counts.lies_snapshot, "a snapshot of an older term than what is committed");
 }
 
+/* Another member says that it leads the term whose leader the replica follows. */
+static void second_leader(struct world *w, struct world_node *n)
+{
+	const struct raft_core *core = &n->core;
+	struct raft_message m = {.type = RAFT_APPEND, .to = world__id(w, n), .term = core->term};
+
+	for (uint32_t i = 0; i < core->config.count && !m.from; i++)
+		if (core->config.members[i].id != core->leader && core->config.members[i].id != m.to)
+			m.from = core->config.members[i].id;
+	m.append.prev_index = m.append.last = m.append.commit = core->commit;
+	m.append.prev_term = raft_term_at(core, core->commit);
+	if (m.from)
+		told(w, n, &m, NULL, 0, &w->counts.lies_leader, "a second leader of a term");
+}
+
+/* A term that no group reaches in its life. */
+static void far_term(struct world *w, struct world_node *n)
+{
+	const struct raft_core *core = &n->core;
+	struct raft_message m = {.type = RAFT_APPEND, .from = core->leader, .to = world__id(w, n), .term = RAFT_TERM_MAX - 1};
+
+	m.append.prev_index = m.append.last = m.append.commit = core->commit;
+	m.append.prev_term = raft_term_at(core, core->commit);
+	told(w, n, &m, NULL, 0, &w->counts.lies_term, "a term behind which there are none");
+}
+
+/* What it says of the term is drawn together with what it says of the log. */
+static void lies_as_leader(struct world *w, struct world_node *n, bool of_entries)
+{
+	if (!follows(w, n))
+		return;
+	if (of_entries) {
+		other_committed(w, n);
+		second_leader(w, n);
+	} else {
+		older_term(w, n);
+		far_term(w, n);
+	}
+}
+
 void world__lie(struct world *w)
 {
 	struct world_node *n = &w->nodes[w->ways->choose(w, w->node_count)];
@@ -118,11 +158,9 @@ void world__lie(struct world *w)
 		config_inside(w);
 		break;
 	case 2:
-		if (follows(w, n))
-			other_committed(w, n);
+		lies_as_leader(w, n, true);
 		break;
 	default:
-		if (follows(w, n))
-			older_term(w, n);
+		lies_as_leader(w, n, false);
 	}
 }

@@ -46,14 +46,14 @@ int main(int argc, char **argv)
 	       ", \"transfers\": %" PRIu64 ", \"reads\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"repeated\": %" PRIu64
 	       ", \"partitions\": %" PRIu64 ", \"stalls\": %" PRIu64 ", \"jumps\": %" PRIu64 ", \"asked\": %" PRIu64
 	       ", \"late_fills\": %" PRIu64 ", \"void_fills\": %" PRIu64 ", \"late_reports\": %" PRIu64
-	       ", \"late_offers\": %" PRIu64 ", \"lies_bodies\": %" PRIu64 ", \"lies_config\": %" PRIu64 ", \"lies_entry\": %" PRIu64
-	       ", \"lies_snapshot\": %" PRIu64 ", \"held_up\": %" PRIu64 ", \"moves\": %" PRIu64 ", \"shrinks\": %" PRIu64
+	       ", \"late_offers\": %" PRIu64 ", \"lies_bodies\": %" PRIu64 ", \"lies_config\": %" PRIu64 ", \"lies_entry\": %" PRIu64 ", \"lies_leader\": %" PRIu64
+	       ", \"lies_snapshot\": %" PRIu64 ", \"lies_term\": %" PRIu64 ", \"held_up\": %" PRIu64 ", \"moves\": %" PRIu64 ", \"shrinks\": %" PRIu64
 	       ", \"forced\": %" PRIu64 ", \"refused\": %" PRIu64 "}\n",
 		count, counts.steps, counts.elections, counts.committed, counts.crashes, counts.torn, counts.cuts,
 		counts.rollbacks, counts.snapshots, counts.changes, counts.transfers, counts.reads, counts.lost,
 		counts.repeated, counts.partitions, counts.stalls, counts.jumps, counts.asked, counts.late_fills,
 		counts.void_fills, counts.late_reports, counts.late_offers, counts.lies_bodies,
-		counts.lies_config, counts.lies_entry, counts.lies_snapshot, counts.held_up, counts.moves, counts.shrinks, counts.forced,
+		counts.lies_config, counts.lies_entry, counts.lies_leader, counts.lies_snapshot, counts.lies_term, counts.held_up, counts.moves, counts.shrinks, counts.forced,
 		counts.refused);
 	return 0;
 }

@@ -160,7 +160,7 @@ struct world_read {
 struct world_counts {
 	uint64_t steps, elections, committed, crashes, torn, cuts, snapshots, changes, transfers, reads, lost, repeated,
 		partitions, stalls, rollbacks, refused, asked, late_fills, late_reports, void_fills, jumps, late_offers, lies_bodies,
-		lies_config, lies_entry, lies_snapshot, held_up, moves, shrinks, forced;
+		lies_config, lies_entry, lies_leader, lies_snapshot, lies_term, held_up, moves, shrinks, forced;
 };
 
 struct world;
