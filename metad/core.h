@@ -130,9 +130,9 @@ struct fleet_trouble {
 };
 
 struct fleet_server {
-	uint64_t heard_ns;    /* 0: not since the start */
-	uint64_t conn_id;     /* of the connection that it last spoke over, while that is open; else 0 */
-	uint64_t patience_ms; /* server.down_after when it was heard: it speaks as often as was said to it then */
+	uint64_t heard_ns; /* 0: not since the start */
+	uint64_t conn_id;  /* of the connection that it last spoke over, while that is open; else 0 */
+	uint64_t beat_ms;  /* how often it was told to speak, when it was heard */
 	bool downing;      /* a command is under way */
 	struct fleet_trouble *troubles;
 	uint32_t trouble_count; /* at most LIMIT_DISKS_PER_SERVER */

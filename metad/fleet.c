@@ -17,6 +17,7 @@ enum {
 	HEARTBEATS_UNTIL_REPORT = 2,
 	HEARTBEATS_UNTIL_AWAITED = 100, /* a disk that never reports is waited for a fiftieth of the time */
 	HEARTBEAT_MIN_MS = 20,
+	HEARTBEAT_MAX_MS = 1000, /* what is changed here is known everywhere soon, however long silence is borne */
 };
 
 static const uint64_t MS_NS = 1000 * 1000;
@@ -30,7 +31,7 @@ uint64_t metad__heartbeat_ms(const struct metad *md)
 {
 	uint64_t ms = down_after_ms(md) / HEARTBEATS_UNTIL_DOWN;
 
-	return ms < HEARTBEAT_MIN_MS ? HEARTBEAT_MIN_MS : ms;
+	return ms < HEARTBEAT_MIN_MS ? HEARTBEAT_MIN_MS : ms > HEARTBEAT_MAX_MS ? HEARTBEAT_MAX_MS : ms;
 }
 
 const struct hmac_key *metad__receipt_key(struct metad *md, const struct state_disk *disk)
@@ -122,7 +123,7 @@ void metad__heard(struct metad *md, uint32_t server, uint64_t conn_id)
 
 	f->heard_ns = io_now_ns(md->io);
 	f->conn_id = conn_id;
-	f->patience_ms = down_after_ms(md);
+	f->beat_ms = metad__heartbeat_ms(md);
 }
 
 uint64_t metad__silent_ms(const struct metad *md, uint32_t server)
@@ -270,12 +271,12 @@ static void on_down(struct metad *md, void *arg, int status, const struct state_
 			(unsigned long long)metad__silent_ms(md, id));
 }
 
-/* A setting that was made shorter holds for a server when it has heard of it: until then it speaks as rarely as before. */
+/* Where the setting was made shorter a moment ago, a server still speaks as rarely as it was told before. */
 static uint64_t patience_ms(const struct metad *md, uint32_t server)
 {
-	uint64_t now = down_after_ms(md), promised = md->servers[server].patience_ms;
+	uint64_t set = down_after_ms(md), told = 2 * md->servers[server].beat_ms;
 
-	return now > promised ? now : promised;
+	return set > told ? set : told;
 }
 
 /* Down is a row that a command writes, not an opinion of this process: all replicas count the same in a commit. */

@@ -536,6 +536,7 @@ static inline bool bed_beat(struct metad_bed *bed, uint32_t i, int flags)
 	req.auth = bed_bytes(mac, sizeof(mac));
 	ck_assert_int_eq(bed_call(bed, &rpc_metad_heartbeat, &req.base), 0);
 	reply = (Craton__HeartbeatReply *)bed->reply;
+	bed->heartbeat_ms = reply->heartbeat_ms;
 	metad_bed_learn(bed, reply->token_keys, reply->n_token_keys, reply->state_time_ms);
 	return reply->register_again;
 }
