@@ -103,16 +103,13 @@ static int format_disk(struct disk *d, const struct disk_options *o, uint64_t ca
 
 static int no_superblock(struct disk *d, const struct disk_options *o, uint64_t capacity, struct err *err)
 {
-	bool is_disk;
-	int rc = disk__check_unused(d->io, d->dir, &is_disk, err);
+	struct disk_found found;
+	int rc = disk__look(d->io, o, &found, err);
 
 	if (rc)
 		return rc;
-	if (is_disk)
+	if (found.superblock)
 		return err_set(err, ERR_CORRUPT, "%s/superblock is there and cannot be opened, as a link to what is not mounted: mount it, or restore the file", d->dir);
-	if (o->no_format)
-		return err_set(err, ERR_NOENT, "%s is no disk of Craton: is it mounted? A new one is made by: craton disk format %s",
-			d->dir, d->dir);
 	return format_disk(d, o, capacity, err);
 }
 
@@ -157,9 +154,6 @@ static int open_lock(struct disk *d, struct err *err)
 
 	snprintf(path, sizeof(path), "%s/lock", d->dir);
 	rc = io_open(d->io, path, IO_OPEN_WRITE | IO_OPEN_CREATE, 0600, &d->lock_fd);
-	if (rc == ERR_NOENT || rc == ERR_NOTDIR)
-		return err_set(err, rc, "the disk directory %s does not exist: create it, or name another with --disk",
-			d->dir);
 	if (rc < 0)
 		return err_set(err, rc, "cannot write in the disk directory %s: %s", d->dir, err_text(rc));
 	rc = io_lock(d->io, d->lock_fd);
@@ -333,10 +327,10 @@ static int learn_capacity(const struct disk *d, const struct disk_options *o, ui
  */
 static int look_first(const struct disk_options *o, struct io *io, struct err *err)
 {
-	bool is_disk;
-	int rc = disk__check_unused(io, o->dir, &is_disk, err);
+	struct disk_found found;
+	int rc = disk__look(io, o, &found, err);
 
-	return rc == ERR_CORRUPT ? 0 : rc;
+	return (rc == ERR_CORRUPT || rc == ERR_NOENT) && found.lock ? 0 : rc;
 }
 
 int disk__superblock(struct io *io, const struct disk_options *o, struct format_superblock *ret_sb, struct err *err)

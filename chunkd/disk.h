@@ -87,8 +87,14 @@ struct disk {
  * cluster or another one, an old index or segments, other files. Of the options dir, cluster, capacity_bytes, segment_bytes and log count.
  */
 int disk_format(struct io *io, const struct disk_options *options, struct format_superblock *ret_sb, struct err *err);
-/* Inside the module: ERR_NOTEMPTY, ERR_CORRUPT: it is no disk, and holds something; not looked at if it is one. */
-int disk__check_unused(struct io *io, const char *dir, bool *ret_is_disk, struct err *err);
+struct disk_found {
+	bool superblock, lock;
+};
+/*
+ * Inside the module. 0: it has a superblock, or holds nothing and may become a disk. ERR_NOTEMPTY: files of others. ERR_CORRUPT: what a disk was used
+ * for, or so it looks as another one makes one of it just now. ERR_NOENT: options.no_format, and it is none. `ret_found` is set always.
+ */
+int disk__look(struct io *io, const struct disk_options *options, struct disk_found *ret_found, struct err *err);
 /* Inside the module: the superblock of a disk that nobody serves; formats as disk_open does, too. */
 int disk__superblock(
 	struct io *io, const struct disk_options *options, struct format_superblock *ret_sb, struct err *err);

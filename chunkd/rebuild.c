@@ -32,6 +32,9 @@ enum { FAILED_READS_MAX = 256 }; /* of a disk: more are no bad sectors but the d
  */
 static const uint64_t sequence_leap = (uint64_t)1 << 52;
 #define LEFT_NAME "rebuilt-"
+#define FRESH_NAME "index.new"
+#define OLD_NAME "index.old"
+#define UNFINISHED_NAME "index.unfinished"
 enum { LEFT_DIGITS = 16 };
 
 #define LOG_SEGMENT_BYTES ((uint64_t)16 << 20)
@@ -212,16 +215,38 @@ static int scan_name(void *ctx, const char *name)
 
 /* ---- sequences ---- */
 
+/* `head`, and behind it this many of these digits; count 0: any number of them but none. */
+static bool is_numbered(const char *name, const char *head, const char *digits, size_t count)
+{
+	size_t chars = strlen(head), rest;
+
+	if (strncmp(name, head, chars) != 0)
+		return false;
+	rest = strlen(name + chars);
+	return rest > 0 && (rest == count || count == 0) && strspn(name + chars, digits) == rest;
+}
+
+static bool is_left_name(const char *name)
+{
+	return is_numbered(name, LEFT_NAME, "0123456789abcdef", LEFT_DIGITS);
+}
+
+bool rebuild_leaves(const char *name)
+{
+	static const char digits[] = "0123456789";
+
+	return is_left_name(name) || strcmp(name, FRESH_NAME) == 0 || is_numbered(name, OLD_NAME "-", digits, 0) ||
+		is_numbered(name, UNFINISHED_NAME "-", digits, 0);
+}
+
 static int left_name(void *ctx, const char *name)
 {
 	struct rebuild *r = ctx;
-	size_t head = strlen(LEFT_NAME);
 	uint64_t sequence;
 
-	if (strncmp(name, LEFT_NAME, head) != 0 || strlen(name) != head + LEFT_DIGITS ||
-		strspn(name + head, "0123456789abcdef") != LEFT_DIGITS)
+	if (!is_left_name(name))
 		return 0;
-	sequence = strtoull(name + head, NULL, 16);
+	sequence = strtoull(name + strlen(LEFT_NAME), NULL, 16);
 	if (sequence > r->greatest)
 		r->greatest = sequence;
 	return 0;
@@ -331,14 +356,14 @@ static void index_closed(void *ctx)
 	char fresh[PATH_ROOM], place[PATH_ROOM], old[2 * PATH_ROOM];
 	int rc;
 
-	snprintf(fresh, sizeof(fresh), "%s/index.new", r->dir);
+	snprintf(fresh, sizeof(fresh), "%s/" FRESH_NAME, r->dir);
 	snprintf(place, sizeof(place), "%s/index", r->dir);
 	rc = leave_name(r);
 	if (rc < 0) {
 		finish(r, rc, r->err.text);
 		return;
 	}
-	rc = rename_away(r, "index", "index.old", old);
+	rc = rename_away(r, "index", OLD_NAME, old);
 	if (rc == ERR_NOENT) {
 		old[0] = 0;
 		rc = 0;
@@ -417,11 +442,11 @@ static int write_index(struct rebuild *r)
 	char path[PATH_ROOM], away[2 * PATH_ROOM];
 	int rc;
 
-	snprintf(path, sizeof(path), "%s/index.new", r->dir);
+	snprintf(path, sizeof(path), "%s/" FRESH_NAME, r->dir);
 	rc = io_mkdir(r->io, path, 0700);
 	if (rc == ERR_EXIST) {
 		/* Of an earlier attempt. */
-		rc = rename_away(r, "index.new", "index.unfinished", away);
+		rc = rename_away(r, FRESH_NAME, UNFINISHED_NAME, away);
 		if (rc == 0)
 			rc = io_mkdir(r->io, path, 0700);
 	}

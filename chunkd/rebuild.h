@@ -26,6 +26,9 @@ struct rebuild_options {
  */
 void rebuild_start(struct io *io, const struct rebuild_options *options);
 
+/* A name in the directory of a disk that only a rebuild makes. */
+bool rebuild_leaves(const char *name);
+
 /*
  * Which of the rows that were found the index gets: of each copy the one of the highest sequence, unless one of a higher one lies over it. length 0: of what is not whole; its
  * place is kept from older ones all the same, if nothing newer has any of it. They stand first in `rows` then; returns how many. alloc: has the segments, and nothing taken. Pure.

@@ -389,42 +389,89 @@ START_TEST(test_blocks_in_any_order)
 }
 END_TEST
 
+/* Neither a file nor a lock is made in it. */
+static void others(struct io *io, const char *dir, bool no_format, int code, const char *say)
+{
+	static const char *const made[] = {"lock", "superblock", "superblock.tmp"};
+	const struct disk_options o = {.dir = dir, .capacity_bytes = 256 * MIB, .no_format = no_format};
+	struct disk *disk;
+	struct err err;
+	char path[96];
+
+	ck_assert_int_eq(disk_open(io, &o, &disk, &err), code);
+	ck_assert_msg(strstr(err.text, say), "\"%s\" is not in: %s", say, err.text);
+	for (size_t i = 0; i < ARRAY_COUNT(made); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, made[i]);
+		ck_assert(access(path, F_OK) != 0);
+	}
+}
+
+static void touch(struct io *io, const char *dir, const char *name, bool there)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	ck_assert_int_eq(there ? io_write_file(io, path, "x", 1, 0600) : io_unlink(io, path), 0);
+}
+
 /* Who gave the wrong directory finds it as it was. */
 START_TEST(test_directory_of_others)
 {
-	static const char *const made[] = {"lock", "superblock", "superblock.tmp"};
+	static const char *const names[] = {"thesis.tex", "index.html", "index", "rebuilt-by-me"};
 	struct real_loop l;
 	struct disk *disk;
 	struct err err;
 	char path[96];
 
 	real_loop_init(&l);
-	snprintf(path, sizeof(path), "%s/thesis.tex", l.dir);
-	ck_assert_int_eq(io_write_file(l.io, path, "x", 1, 0600), 0);
-	ck_assert_int_eq(disk_open(l.io, &(struct disk_options){.dir = l.dir, .capacity_bytes = 256 * MIB}, &disk, &err), ERR_NOTEMPTY);
-	ck_assert_ptr_nonnull(strstr(err.text, "it holds thesis.tex"));
-	ck_assert_int_eq(disk_open(l.io, &(struct disk_options){.dir = l.dir, .capacity_bytes = 256 * MIB, .no_format = true}, &disk, &err), ERR_NOTEMPTY);
-	for (size_t i = 0; i < ARRAY_COUNT(made); i++) {
-		snprintf(path, sizeof(path), "%s/%s", l.dir, made[i]);
-		ck_assert_int_eq(io_unlink(l.io, path), ERR_NOENT);
+	others(l.io, l.dir, true, ERR_NOENT, "is it mounted?");
+	for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+		char holds[64];
+
+		touch(l.io, l.dir, names[i], true);
+		snprintf(holds, sizeof(holds), "it holds %s: ", names[i]);
+		others(l.io, l.dir, false, ERR_NOTEMPTY, holds);
+		others(l.io, l.dir, true, ERR_NOTEMPTY, "is it mounted?");
+		touch(l.io, l.dir, names[i], false);
 	}
+	snprintf(path, sizeof(path), "%s/segments", l.dir);
+	ck_assert_int_eq(io_mkdir(l.io, path, 0700), 0);
+	touch(l.io, l.dir, "segments/a.ts", true);
+	others(l.io, l.dir, false, ERR_NOTEMPTY, "it holds segments/a.ts: ");
 	/* A superblock that is there, and is none, as the file system that it is on is not mounted. */
-	snprintf(path, sizeof(path), "%s/thesis.tex", l.dir);
-	ck_assert_int_eq(io_unlink(l.io, path), 0);
+	touch(l.io, l.dir, "segments/a.ts", false);
 	snprintf(path, sizeof(path), "%s/superblock", l.dir);
 	ck_assert_int_eq(symlink("/nowhere/superblock", path), 0);
-	ck_assert_int_eq(disk_open(l.io, &(struct disk_options){.dir = l.dir, .capacity_bytes = 256 * MIB}, &disk, &err), ERR_CORRUPT);
-	ck_assert_ptr_nonnull(strstr(err.text, "cannot be opened"));
-	ck_assert_int_eq(disk_open(l.io, &(struct disk_options){.dir = l.dir, .capacity_bytes = 256 * MIB, .no_format = true}, &disk, &err), ERR_CORRUPT);
-	ck_assert_ptr_nonnull(strstr(err.text, "cannot be opened"));
-	ck_assert_int_eq(io_unlink(l.io, path), 0);
-	ck_assert_int_eq(disk_open(l.io, &(struct disk_options){.dir = l.dir, .capacity_bytes = 256 * MIB, .no_format = true}, &disk, &err), ERR_NOENT);
-	ck_assert_ptr_nonnull(strstr(err.text, "is it mounted?"));
-	/* What a rebuilt index leaves is of a disk, whatever else was lost. */
-	snprintf(path, sizeof(path), "%s/rebuilt-0010000000004001", l.dir);
-	ck_assert_int_eq(io_write_file(l.io, path, "", 0, 0600), 0);
-	ck_assert_int_eq(disk_open(l.io, &(struct disk_options){.dir = l.dir, .capacity_bytes = 256 * MIB}, &disk, &err), ERR_CORRUPT);
-	ck_assert_ptr_nonnull(strstr(err.text, "it has rebuilt-0010000000004001"));
+	for (int no_format = 0; no_format < 2; no_format++) {
+		const struct disk_options o = {.dir = l.dir, .capacity_bytes = 256 * MIB, .no_format = no_format};
+
+		ck_assert_int_eq(disk_open(l.io, &o, &disk, &err), ERR_CORRUPT);
+		ck_assert_ptr_nonnull(strstr(err.text, "cannot be opened"));
+	}
+	real_loop_fini(&l);
+}
+END_TEST
+
+/* What a disk that was used has is of a disk, whatever else was lost; but what is another's is not given away with it. */
+START_TEST(test_lost_superblock)
+{
+	static const char *const names[] = {"rebuilt-0010000000004001", "index.old-1", "index.unfinished-12", "index.new", "segments/00000003-small"};
+	struct real_loop l;
+	char path[96], has[64];
+
+	real_loop_init(&l);
+	snprintf(path, sizeof(path), "%s/segments", l.dir);
+	ck_assert_int_eq(io_mkdir(l.io, path, 0700), 0);
+	for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+		touch(l.io, l.dir, names[i], true);
+		snprintf(has, sizeof(has), "it has %s. Restore", strncmp(names[i], "segments/", 9) ? names[i] : "segments");
+		others(l.io, l.dir, false, ERR_CORRUPT, has);
+		others(l.io, l.dir, true, ERR_CORRUPT, has);
+		touch(l.io, l.dir, "thesis.tex", true);
+		others(l.io, l.dir, false, ERR_CORRUPT, "and thesis.tex, which is none of Craton's");
+		touch(l.io, l.dir, "thesis.tex", false);
+		touch(l.io, l.dir, names[i], false);
+	}
 	real_loop_fini(&l);
 }
 END_TEST
@@ -466,7 +513,7 @@ START_TEST(test_refused_directories)
 	ck_assert_int_eq(disk_open(b.l.io, &b.o, &other, &err), ERR_CORRUPT);
 	ck_assert_int_eq(io_unlink(b.l.io, path), 0);
 	ck_assert_int_eq(disk_open(b.l.io, &b.o, &other, &err), ERR_CORRUPT);
-	ck_assert_ptr_nonnull(strstr(err.text, "has lost its superblock: it has segments"));
+	ck_assert_msg(strstr(err.text, "has lost its superblock: it has segments"), "%s", err.text);
 	ck_assert_int_eq(io_write_file(b.l.io, path, text, len, 0600), 0);
 	mem_free(text);
 	bufpool_free(b.pool);
@@ -510,5 +557,5 @@ END_TEST
 
 UNIT_MAIN("disk", test_put_get_restart_get, test_ranges_are_checked, test_sealed_again,
 	test_failed_uploads_leave_nothing, test_cells_out_of_order, test_full_disk,
-	test_dropped_chunks_give_their_space_back, test_blocks_in_any_order, test_directory_of_others, test_refused_directories,
+	test_dropped_chunks_give_their_space_back, test_blocks_in_any_order, test_directory_of_others, test_lost_superblock, test_refused_directories,
 	test_damaged_trailer_is_named_and_data_still_comes)
