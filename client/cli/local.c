@@ -544,7 +544,7 @@ int local__rename_metads(const struct local *local, struct err *err)
 	return r;
 }
 
-/* Gives the metad of a store of one, or one that nobody knows yet, another port if the one on record is taken. Of a group the others know it: ERR_ADDRINUSE. */
+/* Gives the metad of a store of one, or one that joins and says itself where it is, another port if the one on record is taken. Of a group the others know it: ERR_ADDRINUSE. */
 static int settle_port(struct local *local, uint64_t metad, struct err *err)
 {
 	uint16_t port = (uint16_t)local->metad_ports[metad];
@@ -552,7 +552,7 @@ static int settle_port(struct local *local, uint64_t metad, struct err *err)
 
 	if (wait_for_port(port) == ERR_OK)
 		return ERR_OK;
-	if (local__is_group(local) && metad + 1 != local->metad_joins) /* which says where it is when it asks, and learns the rest */
+	if (local__is_group(local) && metad + 1 != local->metad_joins)
 		return err_set(err, ERR_ADDRINUSE, "port %u of 127.0.0.1, of metad-%llu, is used by another program: end that, the other metads know no other",
 		               port, (unsigned long long)metad + 1);
 	r = local__look_again(local, err);
@@ -662,6 +662,14 @@ static int start(struct local *local, const char *name, enum local_start_as as, 
 	return r;
 }
 
+int local_check_replica(const struct local *local, const char *name, struct err *err)
+{
+	if (metad_has_metadata(local, name))
+		return ERR_OK;
+	return err_set(err, ERR_NOENT, "%s/%s holds no replica, though the group has led: it must not come back under its number: craton meta remove %s, "
+	               "and add one under the next number (docs/groups.md, Growing)", local->dir, name, name);
+}
+
 static int check_metad(const struct local *local, const char *name, struct err *err)
 {
 	char *conf, *quoted;
@@ -669,8 +677,7 @@ static int check_metad(const struct local *local, const char *name, struct err *
 	if (!local_was_founded(local) || metad_has_metadata(local, name) || metad_number(name) == local->metad_joins)
 		return ERR_OK;
 	if (local->metad_count > 1)
-		return err_set(err, ERR_NOENT, "%s/%s holds no replica, though the group has led: it must not come back under its number: craton meta remove %s, "
-		               "and add one under the next number (docs/groups.md, Growing)", local->dir, name, name);
+		return local_check_replica(local, name, err);
 	conf = mem_printf("%s/craton.conf", local->dir);
 	quoted = cli_quoted(conf);
 	err_set(err, ERR_NOENT, "%s/%s holds no metadata, and the store was up before: put the directory back; if it is the only metad, restore a backup into it: "

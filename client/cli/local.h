@@ -47,6 +47,8 @@ int local_founded(const struct local *local, struct err *err);
 bool local_was_founded(const struct local *local);
 /* ERR_NOENT, with what to do: it does not run, and what it had in its folder (a metad's metadata, a chunk server's disk) is lost. */
 int local_check_files(const struct local *local, const char *name, struct err *err);
+/* Likewise, of a metad that votes in a group. */
+int local_check_replica(const struct local *local, const char *name, struct err *err);
 /* Starts a daemon that does not run, and that local_check_files() has nothing against, and waits until it serves; *ret_started: false if it ran already, or another `craton local` started it. */
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err);
 /*

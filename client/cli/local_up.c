@@ -141,14 +141,6 @@ static int up_wait(struct up *up, char **ret_errors)
 	return exit_code;
 }
 
-static bool is_member(const struct cr_members *members, const char *name)
-{
-	for (uint32_t i = 0; i < members->count; i++)
-		if (!strcmp(members->members[i].name, name))
-			return true;
-	return false;
-}
-
 /* The metad of index i is not in the group any more. True: it does not run; else it was said that it does. */
 static bool leave_out(struct up *up, uint64_t i, const char *name, bool end)
 {
@@ -178,7 +170,7 @@ static void sort_metads(struct up *up, const struct cr_members *members)
 		bool removed;
 
 		local_daemon_name(&up->local, i, name);
-		removed = members && !is_member(members, name) && i + 1 != up->local.metad_joins;
+		removed = members && !meta_group_member(members, name) && i + 1 != up->local.metad_joins;
 		if (removed) {
 			if (leave_out(up, i, name, up->now[i]))
 				local_say("%s does not run: it is not in the group of metads any more", name);
@@ -291,6 +283,16 @@ static int up_one(struct up *up, uint64_t i)
 	return lost && !metad ? CLI_OK : CLI_FAILED;
 }
 
+/* A metad that joins with nothing yet is not missed: it is started when those that lead can say whether it votes, and must not. */
+static bool comes_later(const struct local *local, uint64_t i)
+{
+	char name[LOCAL_NAME_BYTES];
+	struct err err;
+
+	local_daemon_name(local, i, name);
+	return local->metad_joins && i + 1 == local->metad_joins && local_check_replica(local, name, &err) < 0;
+}
+
 static int up_all(struct up *up)
 {
 	struct local *local = &up->local;
@@ -305,8 +307,34 @@ static int up_all(struct up *up)
 			if (exit_code != CLI_OK)
 				break;
 		}
-		exit_code = up_one(up, i);
+		if (!comes_later(local, i))
+			exit_code = up_one(up, i);
 	}
+	return exit_code;
+}
+
+static void on_join(void *ctx, const char *name)
+{
+	note(ctx, "adds %s to the group of metads", name);
+}
+
+/* Of a metad that is a member already nothing more is asked: where it is now it says itself. */
+static int join_metad(struct up *up, const char *name, struct cr_members *members)
+{
+	struct local *local = &up->local;
+	struct meta_group_waiting waiting = {.on_wait = on_join, .ctx = up};
+	bool member = meta_group_member(members, name), now;
+	char address[32];
+	struct err err = {0};
+	int exit_code;
+
+	if (local_start(local, name, &now, &err) < 0)
+		return cli_fail(up->cli, "%s", err.text);
+	up->started += now;
+	on_join(up, name);
+	snprintf(address, sizeof(address), "127.0.0.1:%llu", (unsigned long long)local->metad_ports[local->metad_joins - 1]);
+	exit_code = member ? meta_group_wait(up->cli, name, &waiting, members) : meta_group_add(up->cli, address, &waiting, members);
+	note_clear(up);
 	return exit_code;
 }
 
@@ -314,23 +342,20 @@ static int up_all(struct up *up)
 static int add_metad(struct up *up)
 {
 	struct local *local = &up->local;
+	const struct cr_member *member;
 	struct cr_members members;
-	char name[LOCAL_NAME_BYTES], address[32];
+	char name[LOCAL_NAME_BYTES];
 	struct err err = {0};
-	bool now;
 	int exit_code = CLI_OK;
 
 	snprintf(name, sizeof(name), "metad-%llu", (unsigned long long)local->metad_joins);
 	if (cr_meta_members(up->cli->store, CR_META_SAY, NULL, &members) < 0)
 		return cli_fail(up->cli, "%s", cr_error());
-	if (is_member(&members, name) || local->metad_joins >= members.next_id) {
-		if (local_start(local, name, &now, &err) < 0)
-			return cli_fail(up->cli, "%s", err.text);
-		up->started += now;
-		note(up, "adds %s to the group of metads", name);
-		snprintf(address, sizeof(address), "127.0.0.1:%llu", (unsigned long long)local->metad_ports[local->metad_joins - 1]);
-		exit_code = meta_group_add(up->cli, address, &members);
-		note_clear(up);
+	member = meta_group_member(&members, name);
+	if (member && strcmp(member->role, "learner") && local_check_replica(local, name, &err) < 0)
+		return cli_fail(up->cli, "%s", err.text);
+	if (member || local->metad_joins >= members.next_id) {
+		exit_code = join_metad(up, name, &members);
 	} else {
 		local_say("%s was removed from the group again", name);
 		(void)leave_out(up, local->metad_joins - 1, name, true);

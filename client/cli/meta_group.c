@@ -130,32 +130,49 @@ static const struct cr_member *member_at(const struct cr_members *members, const
 	return NULL;
 }
 
-/* Until who was added votes: it is no use before. */
-static int wait_for_vote(struct cli *cli, const char *address, struct cr_members *members)
+const struct cr_member *meta_group_member(const struct cr_members *members, const char *name)
+{
+	for (uint32_t i = 0; i < members->count; i++)
+		if (!strcmp(members->members[i].name, name))
+			return &members->members[i];
+	return NULL;
+}
+
+int meta_group_wait(struct cli *cli, const char *name, const struct meta_group_waiting *waiting, struct cr_members *members)
 {
 	uint64_t now_ms = process_clock_ms(), deadline_ms = now_ms + CATCH_UP_MS, up_ms = now_ms;
 	const struct cr_member *m;
+	bool down;
 
-	while ((m = member_at(members, address)) && !strcmp(m->role, "learner")) {
+	while ((m = meta_group_member(members, name)) && ((down = strcmp(m->state, "up")) || !strcmp(m->role, "learner"))) {
 		now_ms = process_clock_ms();
-		if (strcmp(m->state, "down"))
+		if (!down)
 			up_ms = now_ms;
 		if (now_ms > deadline_ms)
-			return cli_fail(cli, "%s was added and still catches up: it votes as soon as it has; see `craton meta ls`", m->name);
+			return cli_fail(cli, "%s was added and still catches up: it votes as soon as it has; see `craton meta ls`", name);
 		if (now_ms > up_ms + DOWN_MS)
-			return cli_fail(cli, "%s was added and does not answer any more: look at its log, or remove it", m->name);
+			return cli_fail(cli, "%s was added and does not answer any more: look at its log, or remove it", name);
+		if (waiting)
+			waiting->on_wait(waiting->ctx, name);
 		process_sleep_ms(POLL_MS);
 		if (cr_meta_members(cli->store, CR_META_SAY, NULL, members) < 0)
 			return cli_fail(cli, "%s", cr_error());
 	}
-	return m ? CLI_OK : cli_fail(cli, "the metad at %s was removed from the group meanwhile", address);
+	return m ? CLI_OK : cli_fail(cli, "%s was removed from the group meanwhile", name);
 }
 
-int meta_group_add(struct cli *cli, const char *address, struct cr_members *ret_members)
+int meta_group_add(struct cli *cli, const char *address, const struct meta_group_waiting *waiting, struct cr_members *ret_members)
 {
+	const struct cr_member *m;
+	char name[sizeof(m->name)];
+
 	if (cr_meta_members(cli->store, CR_META_ADD, address, ret_members) < 0)
 		return cli_fail(cli, "%s", cr_error());
-	return wait_for_vote(cli, address, ret_members);
+	m = member_at(ret_members, address);
+	if (!m)
+		return cli_fail(cli, "the metad at %s was removed from the group meanwhile", address);
+	snprintf(name, sizeof(name), "%s", m->name);
+	return meta_group_wait(cli, name, waiting, ret_members);
 }
 
 /* Who led answers before the next one is known to lead. */
@@ -186,7 +203,7 @@ int meta_group_run(struct cli *cli, const struct meta_group_action *action)
 	if (exit_code != CLI_OK)
 		return exit_code;
 	if (action->action == CR_META_ADD)
-		exit_code = meta_group_add(cli, cli->words[1], &members);
+		exit_code = meta_group_add(cli, cli->words[1], NULL, &members);
 	else if (cr_meta_members(cli->store, action->action, cli->word_count > 1 ? cli->words[1] : NULL, &members) < 0)
 		exit_code = cli_fail(cli, "%s", cr_error());
 	if (exit_code != CLI_OK)

@@ -10,7 +10,16 @@ struct meta_group_action;
 const struct meta_group_action *meta_group_find(const char *name);
 /* cli->words: the action, and what it is done to. Returns the exit code. */
 int meta_group_run(struct cli *cli, const struct meta_group_action *action);
-/* Adds the metad that waits at `address`, and waits until it votes. Of a connected cli; returns the exit code. */
-int meta_group_add(struct cli *cli, const char *address, struct cr_members *ret_members);
+/* Called again and again while something is waited for, ten times a second. */
+struct meta_group_waiting {
+	void (*on_wait)(void *ctx, const char *name);
+	void *ctx;
+};
+/* NULL: there is none. Borrowed from `members`. */
+const struct cr_member *meta_group_member(const struct cr_members *members, const char *name);
+/* Until this member answers and votes: it is no use before. `waiting` may be NULL. Of a connected cli; returns the exit code. */
+int meta_group_wait(struct cli *cli, const char *name, const struct meta_group_waiting *waiting, struct cr_members *members);
+/* Adds the metad that waits at `address`, and waits likewise. */
+int meta_group_add(struct cli *cli, const char *address, const struct meta_group_waiting *waiting, struct cr_members *ret_members);
 
 #endif

@@ -84,6 +84,32 @@ def removed_meanwhile():
     store.destroy()
 
 
+def joined_already():
+    """Who joined, and votes, before that was noted: it may be anywhere, but with nothing of its own it must not come back."""
+    store = LocalStore(metad=3, chunkd=3, policy="rs-1-2")
+    folder = os.path.join(store.store, "metad-3")
+    for _ in range(2):
+        record(store, metad_joins=3)
+        port = int(next(m["address"] for m in group.members(store)["replicas"] if m["name"] == "metad-3").split(":")[1])
+        store.run("local", "stop", store.store, "metad-3")
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", port))
+            other.listen()
+            up(store, metads=3)
+    record(store, metad_joins=3)
+    store.kill9("metad-3")
+    shutil.rmtree(folder)
+    os.mkdir(folder)
+    for _ in range(2):
+        refused(store, says="metad-3 holds no replica")
+        check(not store.pid("metad-3"), "a metad that has lost what it had runs")
+    store.run("meta", "remove", "metad-3")
+    done = store.craton("local", "up", store.store)
+    check(b"removed from the group again" in done.stderr and b"The store runs: 2 metad" in done.stdout, f"a metad that was lost, and removed: {done}")
+    store.destroy()
+
+
 def at_once():
     """Several grow it, each by something else."""
     store = LocalStore(chunkd=3, policy="rs-1-2")
@@ -153,6 +179,7 @@ def main():
     store.destroy()
 
     removed_meanwhile()
+    joined_already()
     at_once()
     refused_conversion()
     restored()
