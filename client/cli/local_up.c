@@ -318,22 +318,40 @@ static void on_join(void *ctx, const char *name)
 	note(ctx, "adds %s to the group of metads", name);
 }
 
-/* Of a metad that is a member already nothing more is asked: where it is now it says itself. */
+/* Of a metad that is a member already nothing more is asked: where it is now it says itself. Another `craton local` may have made it one since. */
+static int ask_for(struct up *up, const char *name, struct cr_members *members)
+{
+	struct local *local = &up->local;
+	char address[32], *why;
+	int exit_code = CLI_OK;
+
+	snprintf(address, sizeof(address), "127.0.0.1:%llu", (unsigned long long)local->metad_ports[local->metad_joins - 1]);
+	if (meta_group_member(members, name) || cr_meta_members(up->cli->store, CR_META_ADD, address, members) == 0)
+		return CLI_OK;
+	why = mem_strdup(cr_error());
+	if (cr_meta_members(up->cli->store, CR_META_SAY, NULL, members) < 0 || !meta_group_member(members, name)) {
+		note_clear(up);
+		exit_code = cli_fail(up->cli, "%s", why);
+	}
+	mem_free(why);
+	return exit_code;
+}
+
 static int join_metad(struct up *up, const char *name, struct cr_members *members)
 {
 	struct local *local = &up->local;
 	struct meta_group_waiting waiting = {.on_wait = on_join, .ctx = up};
-	bool member = meta_group_member(members, name), now;
-	char address[32];
 	struct err err = {0};
 	int exit_code;
+	bool now;
 
 	if (local_start(local, name, &now, &err) < 0)
 		return cli_fail(up->cli, "%s", err.text);
 	up->started += now;
 	on_join(up, name);
-	snprintf(address, sizeof(address), "127.0.0.1:%llu", (unsigned long long)local->metad_ports[local->metad_joins - 1]);
-	exit_code = member ? meta_group_wait(up->cli, name, &waiting, members) : meta_group_add(up->cli, address, &waiting, members);
+	exit_code = ask_for(up, name, members);
+	if (exit_code == CLI_OK)
+		exit_code = meta_group_wait(up->cli, name, &waiting, members);
 	note_clear(up);
 	return exit_code;
 }

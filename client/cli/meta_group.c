@@ -161,7 +161,7 @@ int meta_group_wait(struct cli *cli, const char *name, const struct meta_group_w
 	return m ? CLI_OK : cli_fail(cli, "%s was removed from the group meanwhile", name);
 }
 
-int meta_group_add(struct cli *cli, const char *address, const struct meta_group_waiting *waiting, struct cr_members *ret_members)
+static int add(struct cli *cli, const char *address, struct cr_members *ret_members)
 {
 	const struct cr_member *m;
 	char name[sizeof(m->name)];
@@ -172,7 +172,7 @@ int meta_group_add(struct cli *cli, const char *address, const struct meta_group
 	if (!m)
 		return cli_fail(cli, "the metad at %s was removed from the group meanwhile", address);
 	snprintf(name, sizeof(name), "%s", m->name);
-	return meta_group_wait(cli, name, waiting, ret_members);
+	return meta_group_wait(cli, name, NULL, ret_members);
 }
 
 /* Who led answers before the next one is known to lead. */
@@ -203,7 +203,7 @@ int meta_group_run(struct cli *cli, const struct meta_group_action *action)
 	if (exit_code != CLI_OK)
 		return exit_code;
 	if (action->action == CR_META_ADD)
-		exit_code = meta_group_add(cli, cli->words[1], NULL, &members);
+		exit_code = add(cli, cli->words[1], &members);
 	else if (cr_meta_members(cli->store, action->action, cli->word_count > 1 ? cli->words[1] : NULL, &members) < 0)
 		exit_code = cli_fail(cli, "%s", cr_error());
 	if (exit_code != CLI_OK)

@@ -19,7 +19,5 @@ struct meta_group_waiting {
 const struct cr_member *meta_group_member(const struct cr_members *members, const char *name);
 /* Until this member answers and votes: it is no use before. `waiting` may be NULL. Of a connected cli; returns the exit code. */
 int meta_group_wait(struct cli *cli, const char *name, const struct meta_group_waiting *waiting, struct cr_members *members);
-/* Adds the metad that waits at `address`, and waits likewise. */
-int meta_group_add(struct cli *cli, const char *address, const struct meta_group_waiting *waiting, struct cr_members *ret_members);
 
 #endif
