@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the time a disk stands still, as small durable writes beside all others see it."""
+
+import os
+import threading
+import time
+
+PAUSE_S = 0.02    # that a durable write of 4 KiB takes: a busy disk answers within a few ms
+EVERY_S = 0.01
+
+
+class DiskPauses(threading.Thread):
+    """Within `with`, writes to a file of its own in `folder`; then `share` is the part of the time that passed in pauses, `longest_ms` the longest write."""
+
+    def __init__(self, folder):
+        super().__init__(daemon=True)
+        self.path = os.path.join(folder, "disk-pauses")
+        self.ended, self.failure = threading.Event(), None
+        self.share, self.longest_ms, self.writes = 0.0, 0.0, 0
+
+    def run(self):
+        began, paused = time.monotonic(), 0.0
+        try:
+            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                while not self.ended.wait(EVERY_S):
+                    begin = time.monotonic()
+                    os.pwrite(fd, bytes(4096), 0)
+                    os.fdatasync(fd)
+                    took = time.monotonic() - begin
+                    paused += took if took > PAUSE_S else 0.0
+                    self.longest_ms = max(self.longest_ms, took * 1000)
+                    self.writes += 1
+            finally:
+                os.close(fd)
+                os.unlink(self.path)
+        except OSError as e:
+            self.failure = e
+        self.share = paused / (time.monotonic() - began)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.join()
+        if self.failure:
+            raise self.failure
