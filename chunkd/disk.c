@@ -330,7 +330,7 @@ static int look_first(const struct disk_options *o, struct io *io, struct err *e
 	struct disk_found found;
 	int rc = disk__look(io, o, &found, err);
 
-	return (rc == ERR_CORRUPT || rc == ERR_NOENT) && found.lock ? 0 : rc;
+	return found.lock || found.superblock ? 0 : rc;
 }
 
 int disk__superblock(struct io *io, const struct disk_options *o, struct format_superblock *ret_sb, struct err *err)

@@ -40,10 +40,8 @@ static int note(void *ctx, const char *name)
 static int note_in_part(void *ctx, const char *name)
 {
 	struct look *look = ctx;
-	enum alloc_class class;
-	uint32_t number;
 
-	if (!segment_parse_name(name, &number, &class) && strcmp(name, "log") && strcmp(name, "kv"))
+	if (!segment_has_name(name) && strcmp(name, "log") && strcmp(name, "kv"))
 		snprintf(look->stranger, sizeof(look->stranger), "%s/%.255s", look->part, name);
 	else if (!look->left[0])
 		snprintf(look->left, sizeof(look->left), "%s", look->part);
@@ -117,7 +115,12 @@ int disk__look(struct io *io, const struct disk_options *o, struct disk_found *r
 	if (ret_found->superblock)
 		return 0;
 	rc = look_into_parts(io, o->dir, &look, err);
-	return rc ? rc : judge(o, &look, err);
+	if (rc == 0)
+		rc = judge(o, &look, err);
+	/* One that was made since we looked has filled its parts. */
+	if (rc < 0)
+		(void)io_list_dir(io, o->dir, note, &look);
+	return rc;
 }
 
 int disk_format(struct io *io, const struct disk_options *o, struct format_superblock *ret_sb, struct err *err)
@@ -126,7 +129,7 @@ int disk_format(struct io *io, const struct disk_options *o, struct format_super
 	struct disk_found found;
 	int rc = disk__look(io, o, &found, err);
 
-	if (rc == 0 && found.superblock)
+	if (found.superblock || (rc == ERR_CORRUPT && found.lock))
 		return refuse_disk(io, o, err);
 	make.no_format = false;
 	return rc < 0 ? rc : disk__superblock(io, &make, ret_sb, err);

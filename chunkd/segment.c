@@ -111,6 +111,8 @@ static void add_segment(struct segments *s, uint32_t number, uint8_t class, int 
 
 /* ---- opening ---- */
 
+#define UNFINISHED "new-"
+
 struct listing {
 	struct segments *s;
 	struct err *err;
@@ -138,6 +140,19 @@ bool segment_parse_name(const char *name, uint32_t *ret_number, enum alloc_class
 	return false;
 }
 
+static bool is_unfinished(const char *name)
+{
+	return strncmp(name, UNFINISHED, strlen(UNFINISHED)) == 0;
+}
+
+bool segment_has_name(const char *name)
+{
+	enum alloc_class class;
+	uint32_t number;
+
+	return segment_parse_name(is_unfinished(name) ? name + strlen(UNFINISHED) : name, &number, &class);
+}
+
 static int open_one(void *ctx, const char *name)
 {
 	struct listing *l = ctx;
@@ -149,7 +164,7 @@ static int open_one(void *ctx, const char *name)
 	int fd, rc;
 
 	snprintf(path, sizeof(path), "%s/segments/%s", s->dir, name);
-	if (strncmp(name, "new-", 4) == 0)
+	if (is_unfinished(name))
 		return io_unlink(s->io, path); /* a crash came before its rename: nothing lies in it */
 	if (!segment_parse_name(name, &number, &class))
 		return 0;
@@ -289,7 +304,7 @@ static void make_run(struct io_op *op)
 
 	file_name(name, s->make.number, s->make.class);
 	snprintf(dir, sizeof(dir), "%s/segments", s->dir);
-	snprintf(temp, sizeof(temp), "%s/new-%s", dir, name);
+	snprintf(temp, sizeof(temp), "%s/" UNFINISHED "%s", dir, name);
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	rc = space_ask(s, &left);
 	if (rc == 0 && left < s->o.segment_bytes)

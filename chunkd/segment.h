@@ -67,6 +67,8 @@ struct segment_sync_wait {
 void segments_sync(struct segments *segments, uint32_t segment, struct segment_sync_wait *wait);
 
 /* NNNNNNNN-CLASS; false for any other name. */
+/* The name of one, or of one that is being made, in which nothing lies yet. */
+bool segment_has_name(const char *name);
 bool segment_parse_name(const char *name, uint32_t *ret_number, enum alloc_class *ret_class);
 
 /*

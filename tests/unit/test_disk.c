@@ -455,7 +455,7 @@ END_TEST
 /* What a disk that was used has is of a disk, whatever else was lost; but what is another's is not given away with it. */
 START_TEST(test_lost_superblock)
 {
-	static const char *const names[] = {"rebuilt-0010000000004001", "index.old-1", "index.unfinished-12", "index.new", "segments/00000003-small"};
+	static const char *const names[] = {"rebuilt-0010000000004001", "index.old-1", "index.unfinished-12", "index.new", "segments/00000003-small", "segments/new-00000003-small"};
 	struct real_loop l;
 	char path[96], has[64];
 
