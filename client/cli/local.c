@@ -674,8 +674,10 @@ static int check_metad(const struct local *local, const char *name, struct err *
 {
 	char *conf, *quoted;
 
-	if (!local_was_founded(local) || metad_has_metadata(local, name) || metad_number(name) == local->metad_joins)
+	if (!local_was_founded(local) || metad_has_metadata(local, name))
 		return ERR_OK;
+	if (metad_number(name) == local->metad_joins)
+		return err_set(err, ERR_NOENT, "%s/%s holds nothing, and is to join the group: craton local up goes on with that", local->dir, name);
 	if (local->metad_count > 1)
 		return local_check_replica(local, name, err);
 	conf = mem_printf("%s/craton.conf", local->dir);
@@ -706,6 +708,11 @@ int local_check_files(const struct local *local, const char *name, struct err *e
 	if (process_pid(local->dir, name))
 		return ERR_OK;
 	return metad_number(name) ? check_metad(local, name, err) : check_chunkd(local, name, err);
+}
+
+int local_start_joining(struct local *local, const char *name, bool *ret_started, struct err *err)
+{
+	return start(local, name, LOCAL_JOINS, ret_started, err);
 }
 
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err)

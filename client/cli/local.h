@@ -51,6 +51,8 @@ int local_check_files(const struct local *local, const char *name, struct err *e
 int local_check_replica(const struct local *local, const char *name, struct err *err);
 /* Starts a daemon that does not run, and that local_check_files() has nothing against, and waits until it serves; *ret_started: false if it ran already, or another `craton local` started it. */
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err);
+/* Likewise the one of metad_joins, whatever it has: of whom the group has said that it does not vote, or holds a replica. */
+int local_start_joining(struct local *local, const char *name, bool *ret_started, struct err *err);
 /*
  * More metads, one after the other, each recorded before anybody knows of it, so that `up` goes on with what was interrupted:
  *   local_join --metad_joins--> local_start, it is added to the group --local_joined--> a metad like the others

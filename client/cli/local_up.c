@@ -158,6 +158,16 @@ static bool leave_out(struct up *up, uint64_t i, const char *name, bool end)
 	return false;
 }
 
+/* A metad that joins with nothing yet is not missed: it is started when those that lead can say whether it votes, and must not. */
+static bool comes_later(const struct local *local, uint64_t i)
+{
+	char name[LOCAL_NAME_BYTES];
+	struct err err;
+
+	local_daemon_name(local, i, name);
+	return local->metad_joins && i + 1 == local->metad_joins && local_check_replica(local, name, &err) < 0;
+}
+
 /* Of the metads of this folder those that the group removed are left out, and nothing is missing without them. NULL: it is not known who is in it. */
 static void sort_metads(struct up *up, const struct cr_members *members)
 {
@@ -182,6 +192,10 @@ static void sort_metads(struct up *up, const struct cr_members *members)
 		}
 		up->metads_down += !removed && complaint;
 		lost += up->lost[i];
+	}
+	if (!members && up->local.metad_joins && comes_later(&up->local, up->local.metad_joins - 1)) {
+		local_say("metad-%llu holds nothing, and was not started: if it has voted already, the others may need it", (unsigned long long)up->local.metad_joins);
+		lost++;
 	}
 	if (!members && 2 * lost > up->local.metad_count)
 		local_say("most of the metads have lost what they had: docs/groups.md, When the majority is lost, says what is left to do");
@@ -283,16 +297,6 @@ static int up_one(struct up *up, uint64_t i)
 	return lost && !metad ? CLI_OK : CLI_FAILED;
 }
 
-/* A metad that joins with nothing yet is not missed: it is started when those that lead can say whether it votes, and must not. */
-static bool comes_later(const struct local *local, uint64_t i)
-{
-	char name[LOCAL_NAME_BYTES];
-	struct err err;
-
-	local_daemon_name(local, i, name);
-	return local->metad_joins && i + 1 == local->metad_joins && local_check_replica(local, name, &err) < 0;
-}
-
 static int up_all(struct up *up)
 {
 	struct local *local = &up->local;
@@ -345,7 +349,7 @@ static int join_metad(struct up *up, const char *name, struct cr_members *member
 	int exit_code;
 	bool now;
 
-	if (local_start(local, name, &now, &err) < 0)
+	if (local_start_joining(local, name, &now, &err) < 0)
 		return cli_fail(up->cli, "%s", err.text);
 	up->started += now;
 	on_join(up, name);
@@ -370,8 +374,12 @@ static int add_metad(struct up *up)
 	if (cr_meta_members(up->cli->store, CR_META_SAY, NULL, &members) < 0)
 		return cli_fail(up->cli, "%s", cr_error());
 	member = meta_group_member(&members, name);
-	if (member && strcmp(member->role, "learner") && local_check_replica(local, name, &err) < 0)
-		return cli_fail(up->cli, "%s", err.text);
+	if (local_check_replica(local, name, &err) < 0) {
+		if (members.answered_by != members.leader)
+			return cli_fail(up->cli, "no metad leads just now that could say whether %s votes: give the command again", name);
+		if (member && strcmp(member->role, "learner"))
+			return cli_fail(up->cli, "%s", err.text);
+	}
 	if (member || local->metad_joins >= members.next_id) {
 		exit_code = join_metad(up, name, &members);
 	} else {

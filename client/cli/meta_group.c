@@ -142,11 +142,10 @@ int meta_group_wait(struct cli *cli, const char *name, const struct meta_group_w
 {
 	uint64_t now_ms = process_clock_ms(), deadline_ms = now_ms + CATCH_UP_MS, up_ms = now_ms;
 	const struct cr_member *m;
-	bool down;
 
-	while ((m = meta_group_member(members, name)) && ((down = strcmp(m->state, "up")) || !strcmp(m->role, "learner"))) {
+	while ((m = meta_group_member(members, name)) && (strcmp(m->state, "up") || !strcmp(m->role, "learner"))) {
 		now_ms = process_clock_ms();
-		if (!down)
+		if (strcmp(m->state, "down")) /* without a leader nobody knows */
 			up_ms = now_ms;
 		if (now_ms > deadline_ms)
 			return cli_fail(cli, "%s was added and still catches up: it votes as soon as it has; see `craton meta ls`", name);
