@@ -271,10 +271,10 @@ static void on_down(struct metad *md, void *arg, int status, const struct state_
 			(unsigned long long)metad__silent_ms(md, id));
 }
 
-/* Where the setting was made shorter a moment ago, a server still speaks as rarely as it was told before. */
+/* Where the setting was made shorter a moment ago, a server still speaks as rarely as it was told before; if another process told it that, who knows how often. */
 static uint64_t patience_ms(const struct metad *md, uint32_t server)
 {
-	uint64_t set = down_after_ms(md), told = 2 * md->servers[server].beat_ms;
+	uint64_t beat_ms = md->servers[server].beat_ms, set = down_after_ms(md), told = 2 * (beat_ms ? beat_ms : HEARTBEAT_MAX_MS);
 
 	return set > told ? set : told;
 }

@@ -251,6 +251,9 @@ START_TEST(test_a_shorter_silence)
 	ck_assert_int_eq(set("server.down_after", "800ms"), 0);
 	metad_bed_sleep(b, 1500);
 	ck_assert_str_eq(bed_status(b)->disks[0]->state, "up");
+	metad_bed_restart(b);
+	metad_bed_sleep(b, 1500);
+	ck_assert_str_eq(bed_status(b)->disks[0]->state, "up");
 	bed_beat_all(b, 1);
 	ck_assert_uint_eq(b->heartbeat_ms, 80);
 	metad_bed_sleep(b, 700);
