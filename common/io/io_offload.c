@@ -21,7 +21,7 @@
 #include "common/io/io_real.h"
 
 enum { IO_POOL_QUEUED = 1, IO_POOL_RUNNING = 2 };
-enum { IO_POOL_CPU_THREADS_MAX = 4, IO_POOL_KV_NICER = 10 };
+enum { IO_POOL_CPU_THREADS_MAX = 4, IO_POOL_KV_NICER = 5 };
 static const uint64_t IO_POOL_IDLE_NS = 30ull * 1000 * 1000 * 1000;
 
 struct io_worker {
@@ -174,8 +174,8 @@ static bool io_worker_wait(struct io_worker *w)
 }
 
 /*
- * A commit of a kv computes for milliseconds, and nobody waits for it, while somebody does for a loop that wants its processor. On Linux a thread has a
- * niceness of its own. A system that forbids even to be nicer loses just that.
+ * A commit of a kv computes for milliseconds, and users seldom wait for it, while they always do for a loop that wants its processor. Mildly: behind others' work that fills
+ * all processors it must still come to an end, as what comes meanwhile is rationed. On Linux a thread has a niceness of its own. A system that forbids even to be nicer loses just that.
  */
 static void io_worker_make_way(const struct io_lane_queue *lane)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A broken peer in a world of chance. What it says passes for a message of the leader that the replica follows, and contradicts what is
+ * A broken peer in a world of chance. What it says passes for a message of the leader that the replica follows, or of another one of its term, and contradicts what is
  * committed, or itself: it is refused and counted, and changes nothing.
  */
 #include <string.h>
