@@ -69,7 +69,7 @@ enum { IO_DSYNC = 1, IO_RECV_ALL = 2 };
 enum io_lane {
 	IO_LANE_CPU,   /* encoding, checksums: a few workers, at most the number of cores */
 	IO_LANE_FILE,  /* blocking file-system calls: workers for LIMIT_DISK_CALLS of each disk that a server may have */
-	IO_LANE_KV,    /* commits of a kv, one of each at a time: a worker for each disk, and which one does the next is not said; they make way for loops */
+	IO_LANE_KV,    /* commits of a kv, one of each at a time: a worker for each disk, and which one does the next is not said */
 };
 
 struct io_op {

@@ -21,7 +21,7 @@
 #include "common/io/io_real.h"
 
 enum { IO_POOL_QUEUED = 1, IO_POOL_RUNNING = 2 };
-enum { IO_POOL_CPU_THREADS_MAX = 4, IO_POOL_KV_NICER = 5 };
+enum { IO_POOL_CPU_THREADS_MAX = 4 };
 static const uint64_t IO_POOL_IDLE_NS = 30ull * 1000 * 1000 * 1000;
 
 struct io_worker {
@@ -173,22 +173,11 @@ static bool io_worker_wait(struct io_worker *w)
 	return lane->threads <= IO_POOL_THREADS_KEPT;
 }
 
-/*
- * A commit of a kv computes for milliseconds, and users seldom wait for it, while they always do for a loop that wants its processor. Mildly: behind others' work that fills
- * all processors it must still come to an end, as what comes meanwhile is rationed. On Linux a thread has a niceness of its own. A system that forbids even to be nicer loses just that.
- */
-static void io_worker_make_way(const struct io_lane_queue *lane)
-{
-	if (lane == &lane->pool->lanes[IO_LANE_KV])
-		(void)nice(IO_POOL_KV_NICER);
-}
-
 static void *io_pool_work(void *ctx)
 {
 	struct io_worker *w = ctx, *before;
 	struct io_lane_queue *lane = w->lane;
 
-	io_worker_make_way(lane);
 	pthread_mutex_lock(&lane->lock);
 	while (!lane->is_quitting) {
 		struct list *n = list_pop_front(&lane->ops);
