@@ -12,7 +12,7 @@ enum { PATH_ROOM = 4096 + 64, NAME_ROOM = 256 + 16 };
 struct look {
 	char stranger[NAME_ROOM]; /* one of the files that are not ours */
 	char left[NAME_ROOM];     /* what a disk that was used has: a part that is not empty, or what a rebuilt index leaves (rebuild.h) */
-	const char *part;         /* whose names are listed; NULL: those of the directory itself */
+	const char *part;         /* whose names note_in_part is told */
 	struct disk_found *found;
 };
 
