@@ -322,15 +322,15 @@ static int learn_capacity(const struct disk *d, const struct disk_options *o, ui
 }
 
 /*
- * The lock is the first file: others' directories do not get it. A superblock that is missing is judged with the lock held: another one may be making
- * the disk.
+ * The lock is the first file: others' directories do not get it, nor is a lock that they have taken. A superblock that is missing is judged with the lock
+ * held: another one may be making the disk.
  */
 static int look_first(const struct disk_options *o, struct io *io, struct err *err)
 {
 	struct disk_found found;
 	int rc = disk__look(io, o, &found, err);
 
-	return found.lock || found.superblock ? 0 : rc;
+	return found.superblock || (found.lock && rc != ERR_NOTEMPTY) ? 0 : rc;
 }
 
 int disk__superblock(struct io *io, const struct disk_options *o, struct format_superblock *ret_sb, struct err *err)

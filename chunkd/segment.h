@@ -66,9 +66,9 @@ struct segment_sync_wait {
 /* `done` follows an fdatasync of the segment's file that was submitted after this call; all that wait share one. */
 void segments_sync(struct segments *segments, uint32_t segment, struct segment_sync_wait *wait);
 
-/* NNNNNNNN-CLASS; false for any other name. */
 /* The name of one, or of one that is being made, in which nothing lies yet. */
 bool segment_has_name(const char *name);
+/* NNNNNNNN-CLASS; false for any other name. */
 bool segment_parse_name(const char *name, uint32_t *ret_number, enum alloc_class *ret_class);
 
 /*

@@ -5,6 +5,8 @@
 #include "tests/lib/chunk_bed.h"
 #include "tests/lib/real_loop.h"
 #include "tests/lib/unit.h"
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -414,6 +416,27 @@ static void touch(struct io *io, const char *dir, const char *name, bool there)
 	ck_assert_int_eq(there ? io_write_file(io, path, "x", 1, 0600) : io_unlink(io, path), 0);
 }
 
+/* Another program's lock is no chunk server's, and is not tried. */
+static void others_locked(struct io *io, const char *dir)
+{
+	const struct disk_options o = {.dir = dir, .capacity_bytes = 256 * MIB};
+	struct disk *disk;
+	struct err err;
+	char path[96];
+	int fd;
+
+	touch(io, dir, "thesis.tex", true);
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+	ck_assert_int_eq(disk_open(io, &o, &disk, &err), ERR_NOTEMPTY);
+	ck_assert_ptr_nonnull(strstr(err.text, "it holds thesis.tex: "));
+	close(fd);
+	touch(io, dir, "lock", false);
+	touch(io, dir, "thesis.tex", false);
+}
+
 /* Who gave the wrong directory finds it as it was. */
 START_TEST(test_directory_of_others)
 {
@@ -434,6 +457,7 @@ START_TEST(test_directory_of_others)
 		others(l.io, l.dir, true, ERR_NOTEMPTY, "is it mounted?");
 		touch(l.io, l.dir, names[i], false);
 	}
+	others_locked(l.io, l.dir);
 	snprintf(path, sizeof(path), "%s/segments", l.dir);
 	ck_assert_int_eq(io_mkdir(l.io, path, 0700), 0);
 	touch(l.io, l.dir, "segments/a.ts", true);
