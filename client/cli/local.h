@@ -47,7 +47,7 @@ int local_founded(const struct local *local, struct err *err);
 bool local_was_founded(const struct local *local);
 /* ERR_NOENT, with what to do: it does not run, and what it had in its folder (a metad's metadata, a chunk server's disk) is lost. */
 int local_check_files(const struct local *local, const char *name, struct err *err);
-/* Likewise, of a metad that votes in a group. */
+/* Of a metad that votes in a group, whether it runs or not: ERR_NOENT, with what to do, if its replica is not in its folder. */
 int local_check_replica(const struct local *local, const char *name, struct err *err);
 /* Starts a daemon that does not run, and that local_check_files() has nothing against, and waits until it serves; *ret_started: false if it ran already, or another `craton local` started it. */
 int local_start(struct local *local, const char *name, bool *ret_started, struct err *err);
@@ -55,7 +55,7 @@ int local_start(struct local *local, const char *name, bool *ret_started, struct
 int local_start_joining(struct local *local, const char *name, bool *ret_started, struct err *err);
 /*
  * More metads, one after the other, each recorded before anybody knows of it, so that `up` goes on with what was interrupted:
- *   local_join --metad_joins--> local_start, it is added to the group --local_joined--> a metad like the others
+ *   local_join --metad_joins--> local_start_joining, it is added to the group --local_joined--> a metad like the others
  *
  * The only metad of a store becomes the first of a group before that, for which it is started anew. number: that the group gives to the next one; ERR_INVAL if
  * its folder would have another. If another `craton local` has begun it meanwhile: what that one recorded.

@@ -194,7 +194,8 @@ static void sort_metads(struct up *up, const struct cr_members *members)
 		lost += up->lost[i];
 	}
 	if (!members && up->local.metad_joins && comes_later(&up->local, up->local.metad_joins - 1)) {
-		local_say("metad-%llu holds nothing, and was not started: if it has voted already, the others may need it", (unsigned long long)up->local.metad_joins);
+		local_say("metad-%llu holds nothing, and was not started: if it has voted already, the others may need it, and docs/groups.md, When the majority is lost, says what is left to do",
+			(unsigned long long)up->local.metad_joins);
 		lost++;
 	}
 	if (!members && 2 * lost > up->local.metad_count)
