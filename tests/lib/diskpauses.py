@@ -5,8 +5,11 @@ import os
 import threading
 import time
 
+from localstore import Failure
+
 PAUSE_S = 0.02    # that a durable write of 4 KiB takes: a busy disk answers within a few ms
 EVERY_S = 0.01
+ENDS_S = 60       # in which a write of the probe must end
 
 
 class DiskPauses(threading.Thread):
@@ -42,8 +45,12 @@ class DiskPauses(threading.Thread):
         self.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         self.ended.set()
-        self.join()
+        self.join(ENDS_S)
+        if kind is not None:
+            return
+        if self.is_alive():
+            raise Failure(f"a durable write to {self.path} does not end")
         if self.failure:
-            raise self.failure
+            raise Failure(f"{self.path}: {self.failure}")
