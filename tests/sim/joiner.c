@@ -35,6 +35,11 @@ static bool has_something(const struct joiner *j)
 	return is_up(j) && !is_blank(j);
 }
 
+static bool is_older(const struct joiner *j)
+{
+	return is_up(j) && node_of(j)->metad->options.supports < STATE_CLUSTER_VERSION;
+}
+
 /* ---- what is asked ---- */
 
 static void answered(struct client_op *op)
@@ -95,6 +100,9 @@ static void take_answer(struct joiner *j)
 		j->state = JOINER_MEMBER;
 	} else if (j->state == JOINER_ADD && code == ERR_EXIST) {
 		j->state = is_blank(j) ? JOINER_REMOVE : JOINER_MEMBER;
+	} else if (j->state == JOINER_ADD && code == ERR_INVAL && is_older(j)) {
+		node_of(j)->older_starts = 0; /* its group has risen meanwhile, and takes the build of the others only */
+		j->state = JOINER_EMPTY;
 	} else if (j->state == JOINER_ADD && j->unwanted == UNWANTED_MAX) {
 		j->state = JOINER_EMPTY;
 	} else if (j->state == JOINER_REMOVE && (code == 0 || (j->lost && code == ERR_NOENT))) {
