@@ -92,7 +92,8 @@ struct disk_found {
 };
 /*
  * Inside the module. 0: it has a superblock, or holds nothing and may become a disk. ERR_NOTEMPTY: files of others. ERR_CORRUPT: what a disk was used
- * for. ERR_NOENT: options.no_format, and it is none. If `ret_found` has a lock all the same, another one may be making a disk of it: who holds the lock looks again.
+ * for. ERR_NOENT: options.no_format, and it is none. If `ret_found` has a lock all the same, another one may be making a disk of it, but where it is ERR_NOTEMPTY: who holds the
+ * lock looks again.
  */
 int disk__look(struct io *io, const struct disk_options *options, struct disk_found *ret_found, struct err *err);
 /* Inside the module: the superblock of a disk that nobody serves; formats as disk_open does, too. */

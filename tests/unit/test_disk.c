@@ -419,7 +419,8 @@ static void touch(struct io *io, const char *dir, const char *name, bool there)
 /* Another program's lock is no chunk server's, and is not tried. */
 static void others_locked(struct io *io, const char *dir)
 {
-	const struct disk_options o = {.dir = dir, .capacity_bytes = 256 * MIB};
+	struct disk_options o = {.dir = dir, .capacity_bytes = 256 * MIB};
+	struct format_superblock sb;
 	struct disk *disk;
 	struct err err;
 	char path[96];
@@ -432,9 +433,15 @@ static void others_locked(struct io *io, const char *dir)
 	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
 	ck_assert_int_eq(disk_open(io, &o, &disk, &err), ERR_NOTEMPTY);
 	ck_assert_ptr_nonnull(strstr(err.text, "it holds thesis.tex: "));
+	ck_assert_int_eq(disk_format(io, &o, &sb, &err), ERR_NOTEMPTY);
+	o.no_format = true;
+	ck_assert_int_eq(disk_open(io, &o, &disk, &err), ERR_NOTEMPTY);
+	o.no_format = false;
+	touch(io, dir, "thesis.tex", false);
+	ck_assert_int_eq(disk_open(io, &o, &disk, &err), ERR_BUSY); /* or a disk that is being made */
+	ck_assert_ptr_nonnull(strstr(err.text, "or its lock by another program (fuser "));
 	close(fd);
 	touch(io, dir, "lock", false);
-	touch(io, dir, "thesis.tex", false);
 }
 
 /* Who gave the wrong directory finds it as it was. */
