@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of the time a disk stands still, as small durable writes beside all others see it."""
 
+import math
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ class DiskPauses(threading.Thread):
         super().__init__(daemon=True)
         self.path = os.path.join(folder, "disk-pauses")
         self.ended, self.failure = threading.Event(), None
-        self.share, self.longest_ms, self.writes = 0.0, 0.0, 0
+        self.share, self.longest_ms, self.writes = math.nan, 0.0, 0
 
     def run(self):
         began, paused = time.monotonic(), 0.0
@@ -37,8 +38,9 @@ class DiskPauses(threading.Thread):
             finally:
                 os.close(fd)
                 os.unlink(self.path)
-        except OSError as e:
+        except Exception as e: # pylint: disable=broad-except
             self.failure = e
+            return
         self.share = paused / (time.monotonic() - began)
 
     def __enter__(self):
@@ -47,10 +49,10 @@ class DiskPauses(threading.Thread):
 
     def __exit__(self, kind, *_):
         self.ended.set()
-        self.join(ENDS_S)
         if kind is not None:
             return
+        self.join(ENDS_S)
         if self.is_alive():
-            raise Failure(f"a durable write to {self.path} does not end")
+            raise Failure(f"a durable write to {self.path} does not end: look at the disk (dmesg), or name another one (CRATON_TEST_DIR)")
         if self.failure:
             raise Failure(f"{self.path}: {self.failure}")

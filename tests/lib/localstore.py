@@ -73,6 +73,10 @@ class Failure(Exception):
     pass
 
 
+# What ends a proof with a verdict: it went wrong, the store or the system refused, or something did not come in time.
+FAILURES = (Failure, OSError, subprocess.TimeoutExpired)
+
+
 class LocalStore:
     def __init__(self, chunkd=6, policy="rs-4-2", capacity="8G", env=None, where=None, metad=1, metad_program=None):
         self.dir = tempfile.mkdtemp(prefix="craton-test-", dir=where or os.environ.get("CRATON_TEST_DIR") or "/var/tmp")
