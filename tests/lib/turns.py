@@ -9,20 +9,22 @@ import threading
 import time
 
 from libcraton import Store, StoreError
+from localstore import Failure
 
 MOVER_MS, LOOKER_MS = (150, 200, 250), 30000
 MOVERS, EAGER, SLOW = len(MOVER_MS), 3, 6
 LOST_MAX = 6  # moves that a session does not know the end of: more of them make the search long
+END_S = 120  # in which all sessions end
 FIRST_CLIENT = 1000  # of the history; the load has lower numbers
 
 
-def connect(config, timeout_ms):
+def connect(config, timeout_ms, is_over):
     """However short its patience is."""
     while True:
         try:
             return Store(config, timeout_ms)
         except StoreError as e:
-            if e.errno != errno.ETIMEDOUT:
+            if e.errno != errno.ETIMEDOUT or is_over():
                 raise
 
 
@@ -69,8 +71,11 @@ class Turns:
         with self.changed:
             self.stopping = True
             self.changed.notify_all()
+        deadline = time.monotonic() + END_S
         for t in self.threads:
-            t.join()
+            t.join(max(0.0, deadline - time.monotonic()))
+        if any(t.is_alive() for t in self.threads):
+            raise Failure(f"sessions still move and look for names {END_S} s after they were told to end")
         self.store.close()
         return self.lines
 
@@ -79,7 +84,7 @@ class Turns:
     def work(self, config, number, do, rng):
         if self.movers_host and number < MOVERS:
             self.movers_host.enter()
-        store = connect(config, MOVER_MS[number] if number < MOVERS else LOOKER_MS)
+        store = connect(config, MOVER_MS[number] if number < MOVERS else LOOKER_MS, lambda: self.stopping)
         names, lost = None, 0
         while True:
             with self.changed:
