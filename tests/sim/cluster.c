@@ -533,17 +533,31 @@ void cluster_mend_disk(struct cluster *c, unsigned node)
 	sim_stop_at_sync(io, 0, NULL, NULL);
 }
 
-void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica)
+static void put_down(struct cluster *c, unsigned node)
 {
 	struct cluster_node *n = &c->nodes[node];
 
 	cluster_crash(c, node);
-	n->known = (struct known){.looked = 0};
-	n->founded = false;
 	sim_host_restart(n->io);
 	cluster_mend_disk(c, node);
 	n->state = CLUSTER_STOPPED;
+}
+
+void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica)
+{
+	struct cluster_node *n = &c->nodes[node];
+
+	put_down(c, node);
+	n->known = (struct known){.looked = 0};
+	n->founded = false;
 	give_dir(n, replica);
+	cluster_start_again(c, node);
+}
+
+void cluster_renew_metad(struct cluster *c, unsigned node)
+{
+	put_down(c, node);
+	c->nodes[node].older_starts = 0;
 	cluster_start_again(c, node);
 }
 

@@ -60,7 +60,7 @@ struct cluster_node {
 	unsigned dirs; /* that it has had */
 	bool founded; /* a metad of a group that holds what has been led: a start that finds nothing there has lost it */
 	uint32_t starts;
-	uint32_t older_starts; /* of a metad that founds a group: so many are of an older build */
+	uint32_t older_starts; /* of a metad that founds a group, or comes back to it: so many are of an older build */
 	struct known known; /* of a metad */
 };
 
@@ -135,6 +135,8 @@ unsigned cluster_add_metad(struct cluster *c);
 void cluster_mend_disk(struct cluster *c, unsigned node);
 /* It runs, crashes, and is started with nothing, under that number, on a disk that is well. */
 void cluster_empty_metad(struct cluster *c, unsigned node, uint64_t replica);
+/* One that runs loses power, and comes back over what it has with the build that supports most; its disk has no faults then. */
+void cluster_renew_metad(struct cluster *c, unsigned node);
 /* The metad that serves, and has all that was acknowledged; NULL: none just now. */
 struct metad *cluster_metad(struct cluster *c);
 /* With all metads up and nothing to do: they have the same rows. */

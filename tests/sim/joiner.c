@@ -5,7 +5,10 @@
 #include "common/base/sometimes.h"
 #include "metad/core.h"
 
-enum { UNWANTED_MAX = 10 }; /* who says so may not lead any more, and not know it */
+enum {
+	UNWANTED_MAX = 10, /* who says so may not lead any more, and not know it */
+	OLDER_SEEDS = 8,   /* in one of so many a lost founder comes back with the build of before */
+};
 
 #define AGAIN_NS (CLUSTER_S / 2)
 #define BLANK_NS (5 * CLUSTER_S) /* a leader writes to a member much more often */
@@ -38,6 +41,18 @@ static bool has_something(const struct joiner *j)
 static bool is_older(const struct joiner *j)
 {
 	return is_up(j) && node_of(j)->metad->options.supports < STATE_CLUSTER_VERSION;
+}
+
+/* The group has risen above what the joiner's build supports: not only somebody says so. */
+static bool has_risen(const struct joiner *j)
+{
+	const struct cluster *c = j->cluster;
+
+	for (unsigned i = 0; i < c->node_count; i++)
+		if (cluster_is_metad(c, i) && cluster_running(c, i) && c->nodes[i].metad->state.formatted &&
+			c->nodes[i].metad->state.meta.version > node_of(j)->metad->options.supports)
+			return true;
+	return false;
 }
 
 /* ---- what is asked ---- */
@@ -100,9 +115,9 @@ static void take_answer(struct joiner *j)
 		j->state = JOINER_MEMBER;
 	} else if (j->state == JOINER_ADD && code == ERR_EXIST) {
 		j->state = is_blank(j) ? JOINER_REMOVE : JOINER_MEMBER;
-	} else if (j->state == JOINER_ADD && code == ERR_INVAL && is_older(j)) {
-		node_of(j)->older_starts = 0; /* its group has risen meanwhile, and takes the build of the others only */
-		j->state = JOINER_EMPTY;
+	} else if (j->state == JOINER_ADD && code == ERR_INVAL && is_older(j) && strstr(j->op.err.text, "of an older build") && has_risen(j)) {
+		SOMETIMES(sim_joiner_renewed);
+		cluster_renew_metad(j->cluster, j->node);
 	} else if (j->state == JOINER_ADD && j->unwanted == UNWANTED_MAX) {
 		j->state = JOINER_EMPTY;
 	} else if (j->state == JOINER_REMOVE && (code == 0 || (j->lost && code == ERR_NOENT))) {
@@ -177,6 +192,8 @@ void joiner_look(struct joiner *j)
 		look_at_member(j);
 	} else if (j->state == JOINER_LOSE && has_something(j)) {
 		cluster_note(j->cluster, "%s loses its directory", node_of(j)->name);
+		if (j->cluster->options.seed % OLDER_SEEDS == 0)
+			node_of(j)->older_starts = UINT32_MAX; /* its host is set up again as it was once */
 		j->state = JOINER_LOST;
 		cluster_empty_metad(j->cluster, j->node, node_of(j)->replica);
 	} else if (j->state == JOINER_REMOVE && now_ns(j) >= j->next_ns) {

@@ -3,7 +3,8 @@
  * joiner: one more metad for a group, in the midst of the workload, and who asks the group to take it, as an operator would: again and again
  * until it is a member, and doing what the answers say. One that lost power before anything of the group was durable there is as empty as one
  * whose disk was lost: it is removed, and comes back under the number that is next. One that a leader began to feed, and that the group knows
- * nothing of, as that leader fell before anybody else had heard, begins again with nothing.
+ * nothing of, as that leader fell before anybody else had heard, begins again with nothing. One whose build the group has left behind is started
+ * with the build of the others, over what it has, once the group is seen to have risen; if it only says so, the run does not end.
  *
  * Or one of the founders loses its directory, and is told to found the group that it has forgotten: it must not take part, and is refused by
  * the first of the others that it reaches. Then it comes back as the operator would bring it: removed, and under the number that is next.
