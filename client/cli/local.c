@@ -26,7 +26,7 @@
 enum { CONF_BYTES = 64 << 10, START_TIMEOUT_MS = 60000, PORT_TIMEOUT_MS = 15000, LOCK_TIMEOUT_MS = 60000, POLL_MS = 20 };
 
 struct recorded {
-	uint64_t chunkd, capacity, metad, joins, ports[LIMIT_METADS];
+	uint64_t chunkd, capacity, metad, joins, unnamed, ports[LIMIT_METADS];
 	const char *policy;
 };
 
@@ -42,6 +42,7 @@ static const struct opt recorded_opts[] = {
 	{.name = "capacity", .type = OPT_BYTES, .offset = offsetof(struct recorded, capacity), .default_ = "8G"},
 	{.name = "metad", .type = OPT_U64, .offset = offsetof(struct recorded, metad), .default_ = "1", .min = 1, .max = LIMIT_METADS},
 	{.name = "metad-joins", .type = OPT_U64, .offset = offsetof(struct recorded, joins), .default_ = "0", .max = LIMIT_METADS},
+	{.name = "metads-unnamed", .type = OPT_U64, .offset = offsetof(struct recorded, unnamed), .default_ = "0", .max = 1},
 	PORT_OPT("metad-port", 0),
 	PORT_OPT("metad-port-2", 1),
 	PORT_OPT("metad-port-3", 2),
@@ -120,7 +121,8 @@ int local_load(const char *dir, struct local *ret_local, struct err *err)
 		n = opt_parse_text(parser, path, text, (size_t)n, NULL, err);
 	if (n == 0) {
 		*ret_local = (struct local){.dir = mem_strdup(real), .chunkd_count = recorded.chunkd, .capacity_bytes = recorded.capacity,
-		                            .policy = recorded.policy, .metad_count = recorded.metad, .metad_joins = recorded.joins, .arena = parser};
+		                            .policy = recorded.policy, .metad_count = recorded.metad, .metad_joins = recorded.joins,
+		                            .metads_unnamed = recorded.unnamed, .arena = parser};
 		memcpy(ret_local->metad_ports, recorded.ports, sizeof(recorded.ports));
 	} else {
 		opt_fini(parser);
@@ -183,6 +185,7 @@ int local__look_again(struct local *local, struct err *err)
 	local->chunkd_count = now.chunkd_count;
 	local->metad_count = now.metad_count;
 	local->metad_joins = now.metad_joins;
+	local->metads_unnamed = now.metads_unnamed;
 	memcpy(local->metad_ports, now.metad_ports, sizeof(now.metad_ports));
 	local_fini(&now);
 	return ERR_OK;
@@ -202,9 +205,10 @@ int local__save(const struct local *local, struct err *err)
 {
 	char *path = mem_printf("%s/local.conf", local->dir);
 	char *joins = mem_printf("metad-joins = %llu\n", (unsigned long long)local->metad_joins);
-	char *text = mem_printf("# written by " MADE_BY "\nchunkd = %llu\ncapacity = %llu\npolicy = %s\nmetad = %llu\nmetad-port = %llu\n",
+	char *text = mem_printf("# written by " MADE_BY "\nchunkd = %llu\ncapacity = %llu\npolicy = %s\nmetad = %llu\n%smetad-port = %llu\n",
 	                        (unsigned long long)local->chunkd_count, (unsigned long long)local->capacity_bytes, local->policy,
-	                        (unsigned long long)local->metad_count, (unsigned long long)local->metad_ports[0]);
+	                        (unsigned long long)local->metad_count, local->metads_unnamed ? "metads-unnamed = 1\n" : "",
+	                        (unsigned long long)local->metad_ports[0]);
 	int r;
 
 	for (uint64_t i = 1; i < local->metad_count; i++) {
@@ -529,7 +533,8 @@ bool local__is_group(const struct local *local)
 	return local->metad_count > 1 || metad_has(local, "table-0") || metad_has(local, "founding");
 }
 
-int local__rename_metads(const struct local *local, struct err *err)
+/* craton.conf, of the same cluster, with the ports that are on record now. */
+static int rename_metads(const struct local *local, struct err *err)
 {
 	char *path = mem_printf("%s/craton.conf", local->dir), *text = mem_alloc(CONF_BYTES), cluster[64] = "";
 	int n = read_file(path, text, CONF_BYTES), r;
@@ -542,6 +547,20 @@ int local__rename_metads(const struct local *local, struct err *err)
 	mem_free(path);
 	mem_free(text);
 	return r;
+}
+
+int local__name_metads(struct local *local, struct err *err)
+{
+	int r;
+
+	local->metads_unnamed = true;
+	r = local__save(local, err);
+	if (r == ERR_OK)
+		r = rename_metads(local, err);
+	if (r < 0)
+		return r;
+	local->metads_unnamed = false;
+	return local__save(local, err);
 }
 
 /* Gives the metad of a store of one, or one that joins and says itself where it is, another port if the one on record is taken. Of a group the others know it: ERR_ADDRINUSE. */
@@ -561,8 +580,7 @@ static int settle_port(struct local *local, uint64_t metad, struct err *err)
 	if (r < 0)
 		return r;
 	local->metad_ports[metad] = port;
-	r = local__rename_metads(local, err);
-	return r < 0 ? r : local__save(local, err);
+	return local__name_metads(local, err);
 }
 
 bool local_was_founded(const struct local *local)
@@ -629,10 +647,12 @@ static uint64_t metad_number(const char *name)
 int local__launch(struct local *local, const char *name, enum local_start_as as, bool *ret_ran, struct err *err)
 {
 	uint64_t metad = metad_number(name);
-	int r = ERR_OK;
+	int r = local->metads_unnamed ? local__look_again(local, err) : ERR_OK;
 
 	*ret_ran = process_pid(local->dir, name) != 0;
-	if (!*ret_ran && metad)
+	if (r == ERR_OK && local->metads_unnamed)
+		r = local__name_metads(local, err);
+	if (!*ret_ran && metad && r == ERR_OK)
 		r = settle_port(local, metad - 1, err);
 	if (!*ret_ran && r == ERR_OK)
 		r = metad ? start_metad(local, name, metad - 1, as, err) : start_chunkd(local, name, err);

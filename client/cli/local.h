@@ -20,6 +20,7 @@ struct local {
 	uint64_t metad_count;
 	uint64_t metad_ports[LIMIT_METADS];
 	uint64_t metad_joins; /* the last of the metads is to be added to the group, and may be a member already; 0: none is */
+	bool metads_unnamed;  /* craton.conf may be of before: it does not name the metads with these ports */
 	uint64_t timeout_ms; /* how long to wait for others at work in the folder, and, if it is more than a minute, for a daemon to serve; 0: a minute */
 	void (*on_wait)(void *ctx, const char *name); /* called again and again while local_start waits for a daemon to serve; NULL: nobody is told */
 	void *ctx;              /* of on_wait */

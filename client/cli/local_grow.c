@@ -95,9 +95,7 @@ int local_joined(struct local *local, struct err *err)
 	r = local__look_again(local, err);
 	if (r == ERR_OK && local->metad_joins == joined) {
 		local->metad_joins = 0;
-		r = local__rename_metads(local, err);
-		if (r == ERR_OK)
-			r = local__save(local, err);
+		r = local__name_metads(local, err);
 	}
 	close(lock);
 	return r;

@@ -17,8 +17,8 @@ int local__lock(const char *dir, uint64_t timeout_ms, int *ret_fd, struct err *e
 int local__look_again(struct local *local, struct err *err);
 /* DIR/local.conf. */
 int local__save(const struct local *local, struct err *err);
-/* DIR/craton.conf, of the same cluster, with the ports that are on record now. */
-int local__rename_metads(const struct local *local, struct err *err);
+/* Both, craton.conf with the ports in `local`; interrupted, the next start of a daemon does it again. */
+int local__name_metads(struct local *local, struct err *err);
 /* The folders of the daemons from `first` on, before `end`. */
 int local__make_dirs(const struct local *local, uint64_t first, uint64_t end, struct err *err);
 bool local__is_group(const struct local *local);

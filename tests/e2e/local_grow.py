@@ -142,6 +142,21 @@ def refused_conversion():
     store.destroy()
 
 
+def killed_between():
+    """A metad has another port, which local.conf has and craton.conf has not yet."""
+    store = LocalStore(chunkd=3, policy="rs-1-2")
+    store.run("local", "down", store.store)
+    record(store, metads_unnamed=1)
+    path = os.path.join(store.store, "craton.conf")
+    lines = [line if not line.startswith("metad =") else "metad = 127.0.0.1:1\n" for line in conf(store, "craton.conf")]
+    with open(path, "w", encoding="ascii") as f:
+        f.writelines(lines)
+    store.run("local", "up", store.store)
+    check(store.json("status")["health"] == "ok", "clients find the metad")
+    check(not any(line.startswith("metads-unnamed") for line in conf(store, "local.conf")), "both name the same port")
+    store.destroy()
+
+
 def restored():
     """A group of metadata from a backup has numbers of its own, which no folder has: said before anything is changed."""
     store = LocalStore(chunkd=3, policy="rs-1-2")
@@ -184,6 +199,7 @@ def main():
     joined_already()
     at_once()
     refused_conversion()
+    killed_between()
     restored()
     print(f"a store of one metad had three and five: {len(files)} files, {len(load.files)} more meanwhile")
 
