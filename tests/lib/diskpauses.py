@@ -10,7 +10,8 @@ from localstore import Failure
 
 PAUSE_S = 0.02    # that a durable write of 4 KiB takes: a busy disk answers within a few ms
 EVERY_S = 0.01
-ENDS_S = 60       # in which a write of the probe must end
+ENDS_S = 60       # in which a write of the probe must end; amid a failure nobody waits for it that long
+ENDS_AMID_S = 5
 
 
 class DiskPauses(threading.Thread):
@@ -49,9 +50,9 @@ class DiskPauses(threading.Thread):
 
     def __exit__(self, kind, *_):
         self.ended.set()
+        self.join(ENDS_S if kind is None else ENDS_AMID_S)
         if kind is not None:
             return
-        self.join(ENDS_S)
         if self.is_alive():
             raise Failure(f"a durable write to {self.path} does not end: look at the disk (dmesg), or name another one (CRATON_TEST_DIR)")
         if self.failure:

@@ -35,7 +35,7 @@ class Turns:
         self.movers_host = movers_host
         self.lines, self.names, self.made = [], None, 0
         self.changed, self.lock = threading.Condition(), threading.Lock()
-        self.stopping = False
+        self.stopping, self.failed = False, []
         self.store = Store(config, LOOKER_MS)
         works = [self.move] * MOVERS + [self.look] * (EAGER + SLOW)
         self.threads = [threading.Thread(target=self.work, args=(config, i, works[i], random.Random(seed * 100 + i)), daemon=True) for i in range(len(works))]
@@ -67,7 +67,6 @@ class Turns:
             self.changed.notify_all()
 
     def end(self):
-        """The lines of the history."""
         with self.changed:
             self.stopping = True
             self.changed.notify_all()
@@ -76,12 +75,24 @@ class Turns:
             t.join(max(0.0, deadline - time.monotonic()))
         if any(t.is_alive() for t in self.threads):
             raise Failure(f"sessions still move and look for names {END_S} s after they were told to end")
+        if self.failed:
+            raise Failure(f"a session of those that move and look for names ended early: {self.failed[0]}")
         self.store.close()
-        return self.lines
+
+    def told(self):
+        """The lines of the history, so far."""
+        with self.lock:
+            return list(self.lines)
 
     # ---- what each thread does ----
 
     def work(self, config, number, do, rng):
+        try:
+            self.go_on(config, number, do, rng)
+        except Exception as e:  # pylint: disable=broad-except
+            self.failed.append(e)
+
+    def go_on(self, config, number, do, rng):
         if self.movers_host and number < MOVERS:
             self.movers_host.enter()
         store = connect(config, MOVER_MS[number] if number < MOVERS else LOOKER_MS, lambda: self.stopping)

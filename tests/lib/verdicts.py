@@ -27,19 +27,30 @@ def slow_floors(round_):
 
 
 def judge_bench(bar, rounds):
-    """[{what, median, at_least or at_most, rounds, ok}] of a bar's bounds. A share of put or get is judged by the rounds whose own floor counts; if these are too
-    few, by all, and the bar is the sound one. All else is judged by all rounds: only the floor may be slow, not the store."""
+    """[{what, median, at_least or at_most, rounds, lowered, ok}] of a bar's bounds. A share of put or get is judged by the rounds whose own floor counts; if these are
+    too few, by all, and by the few, and the bar is the sound one. All else is judged by all rounds: only the floor may be slow, not the store."""
     said = []
     for what, bound in LEAST[bar].items():
         by = [r for r in rounds if floor_counts(r, what)] if what in FLOORS else rounds
-        if len(by) < COUNTED and what in FLOORS:
-            by, bound = rounds, min(bound, LEAST["sound"][what])
-        median = round(statistics.median(r[what] for r in by), 3)
-        said.append({"what": what, "median": median, "at_least": bound, "rounds": len(by), "ok": median >= bound})
+        median, lowered = median_of(by, what), False
+        if what in FLOORS and len(by) < COUNTED:
+            lowered = bound > LEAST["sound"][what]
+            bound, median, by = min(bound, LEAST["sound"][what]), min(median, median_of(rounds, what)), rounds
+        said.append({"what": what, "median": round(median, 3), "at_least": bound, "rounds": len(by), "lowered": lowered, "ok": median >= bound})
     for what, bound in MOST[bar].items():
-        median = round(statistics.median(r[what] for r in rounds), 3)
-        said.append({"what": what, "median": median, "at_most": bound, "rounds": len(rounds), "ok": median <= bound})
+        median = median_of(rounds, what)
+        said.append({"what": what, "median": round(median, 3), "at_most": bound, "rounds": len(rounds), "lowered": False, "ok": median <= bound})
     return said
+
+
+def median_of(rounds, what):
+    return statistics.median(r[what] for r in rounds) if rounds else math.inf
+
+
+def in_words(said):
+    """What a bar's bounds come to."""
+    lowered = ", ".join(f"{s['what']} of a slow floor by {s['at_least']}" for s in said if s["lowered"])
+    return missed(said) or ("reached" + (f", but {lowered}" if lowered else ""))
 
 
 def missed(said):
@@ -51,7 +62,19 @@ def missed(said):
 
 P99_TIMES, CPU_TIMES = 2.0, 2.5
 OFFERED = 0.98 # of the rate that is reached at least: else it was not offered
-CHANCE = 0.01  # what is less likely is no chance
+PAUSED = 0.003 # of the time, beyond which a round compares pauses of the disk
+CHANCE = 0.05  # what is less likely is no chance
+
+
+def group_medians(good, void):
+    """Of rounds; what CPU costs is not the disk's doing, and void rounds tell it, too."""
+    return {what: round(median_of(good + void if what == "cpu_times" else good, what), 3) for what in ("p99_times", "cpu_times", "reached")}
+
+
+def paused_alone(void):
+    """In how many rounds the disk paused under one alone, and under three alone."""
+    paused = [[share > PAUSED for share in r["paused"]] for r in void]
+    return paused.count([True, False]), paused.count([False, True])
 
 
 def missed_by_group(median):
