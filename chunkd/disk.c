@@ -158,7 +158,7 @@ static int open_lock(struct disk *d, struct err *err)
 		return err_set(err, rc, "cannot write in the disk directory %s: %s", d->dir, err_text(rc));
 	rc = io_lock(d->io, d->lock_fd);
 	if (rc < 0)
-		return err_set(err, rc, "the disk %s is in use by another craton-chunkd, or its lock by another program (fuser %s names it): stop that one first", d->dir, path);
+		return err_set(err, rc, "the disk %s is in use by another craton-chunkd, or its lock by another program (fuser %s, as root, names it): stop that one first", d->dir, path);
 	rc = io_open(d->io, path, IO_OPEN_WRITE | IO_OPEN_DIRECT, 0, &fd);
 	if (rc == 0) {
 		io_close(d->io, fd);

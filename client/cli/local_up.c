@@ -194,12 +194,12 @@ static void sort_metads(struct up *up, const struct cr_members *members)
 		lost += up->lost[i];
 	}
 	if (!members && up->local.metad_joins && comes_later(&up->local, up->local.metad_joins - 1)) {
-		local_say("metad-%llu holds nothing, and was not started: see that the others run, then give the command again; if none of them leads then either, it has "
-			"voted already, and docs/groups.md, When the majority is lost, says what is left to do",
+		local_say("metad-%llu holds nothing, and was not started: see that the others run, then give the command again; if none of them ever leads, it may "
+			"have voted already, and docs/groups.md, When the majority is lost, says what is left to do",
 			(unsigned long long)up->local.metad_joins);
-	} else if (!members && 2 * lost > up->local.metad_count) {
-		local_say("most of the metads have lost what they had: docs/groups.md, When the majority is lost, says what is left to do");
 	}
+	if (!members && 2 * lost > up->local.metad_count)
+		local_say("most of the metads have lost what they had: docs/groups.md, When the majority is lost, says what is left to do");
 }
 
 /* Until one of the metads leads: the chunk servers register with it, and where they were before counts no more. */

@@ -7,7 +7,8 @@
 
 enum {
 	UNWANTED_MAX = 10, /* who says so may not lead any more, and not know it */
-	OLDER_SEEDS = 8,   /* in one of so many a lost founder comes back with the build of before */
+	OLDER_SEEDS = 8,   /* in one of so many a lost founder comes back with the build of before, */
+	OLDER_MORE = 12,   /* for so many starts if it is let in with that */
 };
 
 #define AGAIN_NS (CLUSTER_S / 2)
@@ -117,8 +118,9 @@ static void take_answer(struct joiner *j)
 		j->state = is_blank(j) ? JOINER_REMOVE : JOINER_MEMBER;
 	} else if (j->state == JOINER_ADD && code == ERR_INVAL && is_older(j) && strstr(j->op.err.text, "of an older build") && has_risen(j)) {
 		SOMETIMES(sim_joiner_renewed);
+		j->unwanted = 0;
 		cluster_renew_metad(j->cluster, j->node);
-	} else if (j->state == JOINER_ADD && j->unwanted == UNWANTED_MAX) {
+	} else if (j->state == JOINER_ADD && j->unwanted >= UNWANTED_MAX) {
 		j->state = JOINER_EMPTY;
 	} else if (j->state == JOINER_REMOVE && (code == 0 || (j->lost && code == ERR_NOENT))) {
 		j->number++;
@@ -193,7 +195,7 @@ void joiner_look(struct joiner *j)
 	} else if (j->state == JOINER_LOSE && has_something(j)) {
 		cluster_note(j->cluster, "%s loses its directory", node_of(j)->name);
 		if (j->cluster->options.seed % OLDER_SEEDS == 0)
-			node_of(j)->older_starts = UINT32_MAX; /* its host is set up again as it was once */
+			node_of(j)->older_starts = node_of(j)->starts + OLDER_MORE; /* its host is set up again as it was once */
 		j->state = JOINER_LOST;
 		cluster_empty_metad(j->cluster, j->node, node_of(j)->replica);
 	} else if (j->state == JOINER_REMOVE && now_ns(j) >= j->next_ns) {
