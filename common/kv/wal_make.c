@@ -8,9 +8,10 @@
  * disk write. Each step is synced, for a disk empties its cache in one go, and other writes wait for that.
  *
  * The steps follow the log: while the segment written to goes from a quarter to three quarters, the next one goes from nothing to complete, two bytes
- * of zeros for each byte of log. 64 MiB of zeros as fast as a disk took them made entries wait for as long as that lasted; now the disk gets what
- * the log is in need of, and those of an idle log wait. A log that is opened further on than a quarter begins there, and has at least half of what is left
- * of its segment. Where entries wait for a segment, or a restart does, a step follows the other.
+ * of zeros for each byte of log. 64 MiB of zeros as fast as a disk took them made entries wait for as long as that lasted, and each MiB at once for as
+ * long as a disk needs for that; now it gets what the log is in need of, in steps as small as its pace allows, and those of an idle log wait. A log that is
+ * opened further on than a quarter begins there, and has at least half of what is left of its segment. Where entries wait for a segment, or a restart does,
+ * a step follows the other.
  *
  * A log that has one segment only, and so none to use again, takes the room of the next one when it is opened: others may fill the disk before it has
  * come near, and what frees space is a change that must be logged first.
@@ -49,6 +50,15 @@ uint64_t wal__make_due(uint64_t offset, uint64_t from, uint64_t segment_bytes)
 	if (offset <= from)
 		return 0;
 	return offset < end ? (offset - from) * segment_bytes / (end - from) : segment_bytes;
+}
+
+uint32_t wal__make_step_bytes(uint64_t made, uint64_t due)
+{
+	uint64_t behind = due > made ? due - made : 0, least = WAL_MAKE_STEP_LEAST_BYTES;
+
+	if (behind >= WAL_MAKE_STEP_BYTES)
+		return WAL_MAKE_STEP_BYTES;
+	return (uint32_t)(behind > least ? (behind + least - 1) / least * least : least);
 }
 
 /* Its file, not longer than a segment; what is in it is nobody's. */
@@ -94,10 +104,10 @@ void wal__make_room(struct wal *wal)
 		io_close(wal->io, s.fd);
 }
 
-static int add_zeros(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes)
+static int add_zeros(struct wal *wal, struct wal_segment *s, uint32_t step_bytes, const uint8_t *first, size_t first_bytes)
 {
 	uint64_t rest = wal->segment_bytes - s->made_bytes;
-	size_t bytes = rest < WAL_MAKE_STEP_BYTES ? (size_t)rest : WAL_MAKE_STEP_BYTES;
+	size_t bytes = rest < step_bytes ? (size_t)rest : step_bytes;
 	uint8_t *step = mem_aligned(IO_DIRECT_ALIGN, bytes);
 	int64_t n;
 	int rc;
@@ -113,7 +123,7 @@ static int add_zeros(struct wal *wal, struct wal_segment *s, const uint8_t *firs
 	return rc;
 }
 
-int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes)
+int wal__make_step(struct wal *wal, struct wal_segment *s, uint32_t step_bytes, const uint8_t *first, size_t first_bytes)
 {
 	char path[WAL_PATH_BYTES];
 	int rc = 0;
@@ -122,7 +132,7 @@ int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first,
 	if (s->fd < 0)
 		rc = open_new(wal, s, path);
 	if (rc == 0)
-		rc = add_zeros(wal, s, first, first_bytes);
+		rc = add_zeros(wal, s, step_bytes, first, first_bytes);
 	return rc ? drop(wal, s, path, rc) : 0;
 }
 

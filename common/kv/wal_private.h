@@ -23,7 +23,8 @@ enum {
 	WAL_MARK_IDLE_MS = 20, /* a log without writes for so long appends a mark */
 	WAL_SPACE_WAIT_MS = 30 * 1000, /* entries wait so long for space (a trim may give some), then it is fatal */
 	WAL_SPACE_RETRY_MS = 200,
-	WAL_MAKE_STEP_BYTES = 1 << 20, /* of a segment that is made: what the disk is given to do at once */
+	WAL_MAKE_STEP_BYTES = 1 << 20, /* of a segment that is made: what the disk is given to do at once, at most, */
+	WAL_MAKE_STEP_LEAST_BYTES = 256 << 10, /* and at least */
 	WAL_STEP_BYTES = 4 << 20,      /* the same of one that is removed */
 	WAL_STEP_PAUSE_MS = 100,       /* between two steps of a removal: those who write get the disk for most of the time */
 	WAL_PATH_BYTES = 4096 + 32,
@@ -60,6 +61,7 @@ struct wal_job {
 	enum wal_job_kind kind;
 	struct wal_segment *segment; /* the one worked on */
 	uint64_t number;             /* the one that it becomes */
+	uint32_t step_bytes;         /* of a making */
 	bool removed;                /* of a cut: it was the last one */
 	int result;
 };
@@ -187,12 +189,14 @@ int wal__recover(struct wal *wal, uint64_t from,
 void wal__make_from(struct wal *wal); /* where the log stands is where the next segment begins to be made: at an open, and in a new segment */
 /* So much of the next segment is there when this one, in which that began at `from`, is full up to `offset`. */
 uint64_t wal__make_due(uint64_t offset, uint64_t from, uint64_t segment_bytes);
+/* Of the next step, where so much is made and so much is due: no more than the log is in need of, for its own writes wait for that. */
+uint32_t wal__make_step_bytes(uint64_t made, uint64_t due);
 bool wal__made(const struct wal *wal, const struct wal_segment *s); /* complete */
 /*
- * Both block. A step of zeros more, behind `first` if they are the first ones; and its name, to one that is complete. Durable, or nothing is left, and the
- * next step begins anew, as with s->fd -1.
+ * Both block. A step of zeros more, of so many bytes at most, behind `first` if they are the first ones; and its name, to one that is complete. Durable, or
+ * nothing is left, and the next step begins anew, as with s->fd -1.
  */
-int wal__make_step(struct wal *wal, struct wal_segment *s, const uint8_t *first, size_t first_bytes);
+int wal__make_step(struct wal *wal, struct wal_segment *s, uint32_t step_bytes, const uint8_t *first, size_t first_bytes);
 int wal__make_named(struct wal *wal, struct wal_segment *s, uint64_t number);
 /* Blocks. The disk keeps what the next segment will take, if it has that: best effort, for who finds no room later waits for it. */
 void wal__make_room(struct wal *wal);

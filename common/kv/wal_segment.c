@@ -173,7 +173,7 @@ static struct wal_segment *make_now(struct wal *wal, uint64_t number, const uint
 	int rc;
 
 	do
-		rc = wal__make_step(wal, s, first, first_bytes);
+		rc = wal__make_step(wal, s, WAL_MAKE_STEP_BYTES, first, first_bytes);
 	while (!rc && !wal__made(wal, s));
 	if (!rc)
 		rc = wal__make_named(wal, s, number);
@@ -343,7 +343,7 @@ static int cut(struct wal *wal, struct wal_segment *s, bool *ret_removed)
 /* Blocking. A step; the last one gives it its name. */
 static int make(struct wal *wal, const struct wal_job *job)
 {
-	int rc = wal__make_step(wal, job->segment, NULL, 0);
+	int rc = wal__make_step(wal, job->segment, job->step_bytes, NULL, 0);
 
 	if (rc || !wal__made(wal, job->segment))
 		return rc;
@@ -448,6 +448,12 @@ static void job_start(struct wal *wal, enum wal_job_kind kind)
 	io_submit(wal->io, &job->op);
 }
 
+static void make_start(struct wal *wal, uint32_t step_bytes)
+{
+	wal->job.step_bytes = step_bytes;
+	job_start(wal, WAL_JOB_MAKE);
+}
+
 /* The oldest that waits, unless somebody reads from it. */
 static bool can_leave(const struct wal *wal)
 {
@@ -465,14 +471,16 @@ static void remove_some(struct wal *wal)
 	}
 }
 
-/* The next step of a new segment, when the log has come so far, or waits for it. */
-static bool make_due(const struct wal *wal)
+/* Bytes of a new segment's next step, when the log has come so far, or waits for it; 0: not now. */
+static uint32_t step_due(const struct wal *wal)
 {
-	uint64_t made = wal->making ? wal->making->made_bytes : 0;
+	uint64_t made = wal->making ? wal->making->made_bytes : 0, due = wal__make_due(wal->offset, wal->make_from, wal->segment_bytes);
 
 	if (wal->space_retry && io_pending(&wal->timer))
-		return false;
-	return wal->blocked_since_ns || made < wal__make_due(wal->offset, wal->make_from, wal->segment_bytes);
+		return 0;
+	if (wal->blocked_since_ns)
+		return WAL_MAKE_STEP_BYTES;
+	return made < due ? wal__make_step_bytes(made, due) : 0;
 }
 
 void wal__segment_work(struct wal *wal)
@@ -486,8 +494,8 @@ void wal__segment_work(struct wal *wal)
 		return;
 	if (wanted && (wal->blocked_since_ns || wal->offset > wal->segment_bytes / 4) && can_leave(wal))
 		job_start(wal, WAL_JOB_RECYCLE);
-	else if (wanted && make_due(wal))
-		job_start(wal, WAL_JOB_MAKE);
+	else if (wanted && step_due(wal))
+		make_start(wal, step_due(wal));
 	else if (!wal->closing)
 		remove_some(wal);
 }

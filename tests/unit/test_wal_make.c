@@ -71,9 +71,24 @@ START_TEST(test_due)
 }
 END_TEST
 
+START_TEST(test_step)
+{
+	const uint64_t least = WAL_MAKE_STEP_LEAST_BYTES, most = WAL_MAKE_STEP_BYTES;
+
+	ck_assert_uint_eq(wal__make_step_bytes(0, 1), least);
+	ck_assert_uint_eq(wal__make_step_bytes(most, most + least), least);
+	ck_assert_uint_eq(wal__make_step_bytes(most, most + least + 1), 2 * least);
+	ck_assert_uint_eq(wal__make_step_bytes(0, most - 1), most);
+	ck_assert_uint_eq(wal__make_step_bytes(0, 64 * most), most);
+}
+END_TEST
+
 /* The steps follow the log, none ahead of it and none behind; each is synced, and the last one gives the name. */
 START_TEST(test_example)
 {
+	uint64_t before = 0;
+	uint32_t steps = 0;
+
 	bed_init(1, THREE_STEPS);
 	open_log();
 	ck_assert_uint_eq(bed.new_syncs, STEPS);
@@ -85,15 +100,18 @@ START_TEST(test_example)
 		run_for(10 * SECOND_NS); /* an idle log makes nothing */
 		due = wal__make_due(bed.wal->offset, bed.segment_bytes / 4, bed.segment_bytes);
 		ck_assert_uint_ge(made(), due);
-		ck_assert_uint_lt(made(), due + WAL_MAKE_STEP_BYTES);
-		ck_assert_uint_eq(bed.new_syncs, made() / WAL_MAKE_STEP_BYTES);
+		ck_assert_uint_lt(made(), due + WAL_MAKE_STEP_LEAST_BYTES);
+		ck_assert_uint_ge((bed.new_syncs - steps) * WAL_MAKE_STEP_BYTES, made() - before);
+		ck_assert_uint_le((bed.new_syncs - steps) * WAL_MAKE_STEP_LEAST_BYTES, made() - before);
+		steps = bed.new_syncs;
+		before = made();
 		ck_assert_uint_eq(bed.dir_syncs, made() == bed.segment_bytes);
 	}
 	ck_assert_uint_le(bed.wal->offset, bed.segment_bytes * 3 / 4 + WAL_FRAME_MAX_BYTES);
 	ck_assert(!is_there(new_path));
 	expect_zeros("/log/log-0000000000000002", 0);
 	append_until(bed.segment_bytes - WAL_FRAME_MAX_BYTES);
-	ck_assert_uint_eq(bed.new_syncs, STEPS); /* one is enough */
+	ck_assert_uint_eq(bed.new_syncs, steps); /* one is enough */
 	close_log();
 	bed_fini();
 }
@@ -349,5 +367,5 @@ START_TEST(test_crash_everywhere)
 }
 END_TEST
 
-UNIT_MAIN("wal_make", test_room_of_the_second, test_no_room_for_the_second, test_due, test_example, test_burst, test_used_again_meanwhile, test_closed_before, test_closed_meanwhile, test_leftover_on_full_disk,
+UNIT_MAIN("wal_make", test_room_of_the_second, test_no_room_for_the_second, test_due, test_step, test_example, test_burst, test_used_again_meanwhile, test_closed_before, test_closed_meanwhile, test_leftover_on_full_disk,
 	test_removed_by_hand, test_full_disk, test_crash_everywhere)
