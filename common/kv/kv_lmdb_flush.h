@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 enum {
-	FLUSH_PIECE_BYTES = 1 << 20, /* of the file, of which as a rule few pages have changed; */
+	FLUSH_PIECE_BYTES = 128 << 10, /* of the file, of which as a rule few pages have changed; */
 	/* Each piece is waited for, and pages that lie far apart are to be written side by side. So there are no more than */
-	FLUSH_PIECES_MAX = 128,
-	FLUSH_PIECE_ROWS = 128, /* one for so many rows that have changed, each of which may lie in a page of its own */
+	FLUSH_PIECES_MAX = 1024,
+	FLUSH_PIECE_ROWS = 16, /* one for so many rows that have changed, each of which may lie in a page of its own */
 };
 
 /*
