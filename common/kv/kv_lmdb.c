@@ -510,7 +510,7 @@ static int lmdb_commit(void *store, const struct memtable *table, uint64_t appli
 		return rc;
 	}
 	count(s, txn);
-	rc = lmdb_flush_commit(txn, memtable_rows(table));
+	rc = lmdb_flush_commit(txn, memtable_rows(table), lmdb_room_used(s->env) + memtable_bytes(table));
 	if (!rc && sync)
 		rc = mdb_env_sync(s->env, 1);
 	if (rc)

@@ -4,18 +4,17 @@
 #include "common/base/check.h"
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static _Thread_local int committing_fd = -1;
-static _Thread_local uint64_t committing_rows;
+static _Thread_local uint64_t committing_used_bytes, committing_piece_bytes;
 
-static off_t piece_bytes(off_t file_bytes, uint64_t rows)
+uint64_t lmdb_flush_piece_bytes(uint64_t used_bytes, uint64_t rows)
 {
-	off_t pieces = (file_bytes + FLUSH_PIECE_BYTES - 1) / FLUSH_PIECE_BYTES,
-	      most = rows < FLUSH_PIECES_MAX * FLUSH_PIECE_ROWS ? (off_t)(rows / FLUSH_PIECE_ROWS) : FLUSH_PIECES_MAX;
+	uint64_t pieces = (used_bytes + FLUSH_PIECE_BYTES - 1) / FLUSH_PIECE_BYTES,
+		 most = rows < FLUSH_PIECES_MAX * FLUSH_PIECE_ROWS ? rows / FLUSH_PIECE_ROWS : FLUSH_PIECES_MAX;
 
-	return most ? (pieces + most - 1) / most * FLUSH_PIECE_BYTES : file_bytes;
+	return pieces > 1 && most > 1 ? (pieces + most - 1) / most * FLUSH_PIECE_BYTES : 0;
 }
 
 /*
@@ -25,18 +24,14 @@ static off_t piece_bytes(off_t file_bytes, uint64_t rows)
 static int flush_pieces(int fd)
 {
 	const unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-	struct stat st;
-	off_t piece;
+	uint64_t offset;
 
-	if (fstat(fd, &st))
-		return -1;
-	piece = piece_bytes(st.st_size, committing_rows);
-	if (piece >= st.st_size || sync_file_range(fd, 0, 0, 0))
+	if (committing_piece_bytes == 0 || sync_file_range(fd, 0, 0, 0))
 		return 0;
-	for (off_t offset = 0; offset < st.st_size; offset += piece)
-		if (sync_file_range(fd, offset, piece, all))
+	for (offset = 0; offset < committing_used_bytes; offset += committing_piece_bytes)
+		if (sync_file_range(fd, (off_t)offset, (off_t)committing_piece_bytes, all))
 			return -1;
-	return 0;
+	return sync_file_range(fd, (off_t)offset, 0, all); /* to its end: what it grew by, and room that was reserved */
 }
 
 __attribute__((visibility("default"))) int fdatasync(int fd)
@@ -49,12 +44,13 @@ __attribute__((visibility("default"))) int fdatasync(int fd)
 	return next(fd);
 }
 
-int lmdb_flush_commit(MDB_txn *txn, uint64_t rows)
+int lmdb_flush_commit(MDB_txn *txn, uint64_t rows, uint64_t used_bytes)
 {
 	int rc;
 
 	CHECK(mdb_env_get_fd(mdb_txn_env(txn), &committing_fd) == 0);
-	committing_rows = rows;
+	committing_used_bytes = used_bytes;
+	committing_piece_bytes = lmdb_flush_piece_bytes(used_bytes, rows);
 	rc = mdb_txn_commit(txn);
 	committing_fd = -1;
 	return rc;
