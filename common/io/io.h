@@ -154,7 +154,7 @@ void io_stop(struct io *io);
 uint64_t io_now_ns(struct io *io);              /* monotonic, of this turn (cached) */
 uint64_t io_clock_ns(struct io *io);            /* monotonic, read now; thread-safe */
 void io_worker_rest(uint64_t ns);               /* a worker sleeps, so that others get its processor; no loop that serves; thread-safe */
-int64_t io_wall_ns(struct io *io);              /* since 1970; may jump; serves mtime and ctime only */
+int64_t io_wall_ns(struct io *io);              /* since 1970; may jump; serves mtime and ctime, and where members of a group take turns */
 void io_random(struct io *io, void *out, size_t len); /* secrets: getrandom; the simulator: seeded */
 
 /* ---- sockets, synchronous parts ---- */

@@ -86,6 +86,7 @@ int kv_open(struct io *io, const struct kv_options *options, struct kv **ret_kv,
 	kv->freeze_bytes = options->freeze_bytes ? options->freeze_bytes : KV_FREEZE_BYTES;
 	kv->minds_room = options->room_bytes != 0;
 	kv->freeze_ns = (options->freeze_ms ? options->freeze_ms : KV_FREEZE_MS) * MS_NS;
+	kv->turn = options->turn;
 	kv->on_fatal = options->on_fatal;
 	kv->ctx = options->ctx;
 	kv->active = memtable_new();
@@ -258,8 +259,16 @@ static void timer_done(struct io_op *op)
 {
 	struct kv *kv = CONTAINER_OF(op, struct kv, timer);
 
-	kv->freeze_due = op->result == 0;
+	kv->freeze_due = op->result == 0 && kv->applied != kv->frozen_applied; /* one by size, or a flush, may have been quicker */
 	kick(kv);
+}
+
+uint64_t kv__turn_wait_ns(uint64_t turn, int64_t wall_ns, uint64_t period_ns)
+{
+	uint32_t part = (uint32_t)turn * 2654435769u; /* of 2^32, by the golden ratio */
+	uint64_t phase = period_ns / (1 << 16) * (part >> 16), wait = period_ns - ((uint64_t)wall_ns + period_ns - phase) % period_ns;
+
+	return wait < period_ns / 2 ? wait + period_ns : wait;
 }
 
 static void mind_timer(struct kv *kv)
@@ -267,7 +276,9 @@ static void mind_timer(struct kv *kv)
 	if (kv->closing) {
 		io_cancel(kv->io, &kv->timer);
 	} else if (kv->applied != kv->frozen_applied && !kv->freeze_due && !kv->failed && !io_pending(&kv->timer)) {
-		io_prep_timer(&kv->timer, io_now_ns(kv->io) + kv->freeze_ns, timer_done);
+		uint64_t wait = kv->turn ? kv__turn_wait_ns(kv->turn, io_wall_ns(kv->io), kv->freeze_ns) : kv->freeze_ns;
+
+		io_prep_timer(&kv->timer, io_now_ns(kv->io) + wait, timer_done);
 		io_submit(kv->io, &kv->timer);
 	}
 }

@@ -56,6 +56,7 @@ struct kv_options {
 	const struct kv_derived *derived; /* lives as long as the kv; NULL: none */
 	uint64_t freeze_bytes; /* 0: 16 MiB */
 	uint64_t freeze_ms;    /* 0: 100 */
+	uint64_t turn;         /* a member's number: its commits by time have a phase of their own, half to one and a half freeze_ms after a change; 0: freeze_ms after it */
 	uint64_t map_bytes;    /* address space of LMDB; 0: 1 TiB (less where the address space is limited: TSan) */
 	uint64_t room_bytes;   /* less than this left for rows: kv_is_full; 0: by freeze_bytes */
 	uint64_t spare_bytes;  /* of the file system, which the table leaves to others (logs) when it reserves room ahead */

@@ -17,7 +17,7 @@ struct kv {
 	const struct kv_backend *backend;
 	const struct kv_derived *derived;
 	void *store;
-	uint64_t freeze_bytes, freeze_ns;
+	uint64_t freeze_bytes, freeze_ns, turn;
 	bool minds_room; /* by its options */
 	void (*on_fatal)(void *ctx, int code, const char *text);
 	void *ctx;
@@ -58,6 +58,14 @@ struct kv {
 	void *closed_ctx;
 	struct kv_stats stats;
 };
+
+/*
+ * Until the commit that is due by time, in ns. Tables that grow alike, as the members' of a group do, would all commit at once, and each change would wait for
+ * the slowest of them or, where they share processors or a disk, for all. So each has a phase of its own in the common period, by the wall clock. Half of the
+ * period to one and a half, whatever that clock does. Turns that follow each other are far apart (Knuth, The Art of Computer Programming 3, 6.4, theorem S); of
+ * others two may come close: those 8 apart are a 18th of the period, those 13 apart a 29th.
+ */
+uint64_t kv__turn_wait_ns(uint64_t turn, int64_t wall_ns, uint64_t period_ns);
 
 /* The backing store cannot be read: only what is in memory is known any more. */
 void kv__read_failed(struct kv *kv, int code, const char *text);

@@ -112,6 +112,7 @@ static int add_zeros(struct wal *wal, struct wal_segment *s, uint32_t step_bytes
 	int64_t n;
 	int rc;
 
+	CHECK(first_bytes <= bytes);
 	memset(step, 0, bytes);
 	if (s->made_bytes == 0 && first_bytes)
 		memcpy(step, first, first_bytes);

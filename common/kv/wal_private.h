@@ -24,7 +24,7 @@ enum {
 	WAL_SPACE_WAIT_MS = 30 * 1000, /* entries wait so long for space (a trim may give some), then it is fatal */
 	WAL_SPACE_RETRY_MS = 200,
 	WAL_MAKE_STEP_BYTES = 1 << 20, /* of a segment that is made: what the disk is given to do at once, at most, */
-	WAL_MAKE_STEP_LEAST_BYTES = 256 << 10, /* and at least */
+	WAL_MAKE_STEP_LEAST_BYTES = 256 << 10, /* and at least, but for the last one */
 	WAL_STEP_BYTES = 4 << 20,      /* the same of one that is removed */
 	WAL_STEP_PAUSE_MS = 100,       /* between two steps of a removal: those who write get the disk for most of the time */
 	WAL_PATH_BYTES = 4096 + 32,

@@ -253,9 +253,11 @@ static int check_table(const struct replica *r, struct err *err)
 
 int replica__open_table(struct replica *r, struct err *err)
 {
-	const struct table_options options = {.dir = r->options.dir, .kv = r->options.kv, .on_fatal = on_fatal, .ctx = r};
-	int rc = table_open(r->io, &options, wal_meta(r->wal)->base_index, &r->table, err);
+	struct table_options options = {.dir = r->options.dir, .kv = r->options.kv, .on_fatal = on_fatal, .ctx = r};
+	int rc;
 
+	options.kv.turn = r->options.raft.id;
+	rc = table_open(r->io, &options, wal_meta(r->wal)->base_index, &r->table, err);
 	return rc ? rc : check_table(r, err);
 }
 

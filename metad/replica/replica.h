@@ -72,7 +72,7 @@ struct replica_options {
 	bool buffered;
 	uint8_t cluster[WAL_ID_BYTES];
 	const struct raft_config *found; /* of a founder whose log is empty: the first entry; NULL: who joins */
-	struct kv_options kv;            /* of the table; but dir, on_fatal and ctx */
+	struct kv_options kv;            /* of the table; but dir, turn, on_fatal and ctx */
 	uint64_t growth_bytes;           /* the most by which one entry's apply lets the table's memory grow */
 	/*
 	 * Rows that apply of this may write at most, those that follow from them (kv_derived) counted: it waits until they surely find room

@@ -2,8 +2,10 @@
 /* The table on a simulated disk whose syncs fail, and whose machine dies: what it says the log may lose is durable. */
 #include "common/io/io_sim.h"
 #include "common/kv/kv_backend.h"
+#include "common/kv/kv_private.h"
 #include "tests/lib/no_leaks.h"
 #include "tests/lib/unit.h"
+#include <stdio.h>
 #include <string.h>
 
 static struct slice text(const char *s)
@@ -258,5 +260,96 @@ START_TEST(test_full_passes)
 }
 END_TEST
 
-UNIT_MAIN("kv_sim", test_full_passes, test_derived_rows_after_a_crash, test_trim_index_after_a_failed_sync,
+#define MS_NS 1000000ull
+
+enum { PERIOD_NS = 100000000, MEMBERS = 5 }; /* of six, two come closer than a seventh */
+
+/* Whatever the clock says a commit comes in the phase of its turn, neither at once nor much later; and those of a group's members are far apart. */
+START_TEST(test_phases)
+{
+	static const int64_t walls[] = {0, 1, PERIOD_NS / 3, PERIOD_NS - 1, 1700000000123456789, INT64_MAX - PERIOD_NS, -1, -PERIOD_NS / 2, INT64_MIN};
+	uint64_t phases[MEMBERS];
+
+	for (uint64_t m = 0; m < MEMBERS; m++) {
+		phases[m] = kv__turn_wait_ns(m + 1, 0, PERIOD_NS) % PERIOD_NS;
+		for (size_t i = 0; i < sizeof(walls) / sizeof(walls[0]); i++) {
+			uint64_t wait = kv__turn_wait_ns(m + 1, walls[i], PERIOD_NS);
+
+			ck_assert_uint_ge(wait, PERIOD_NS / 2);
+			ck_assert_uint_lt(wait, PERIOD_NS / 2 * 3);
+			if (walls[i] >= 0)
+				ck_assert_uint_eq(((uint64_t)walls[i] + wait) % PERIOD_NS, phases[m]);
+		}
+		for (uint64_t n = 0; n < m; n++) {
+			uint64_t apart = phases[m] > phases[n] ? phases[m] - phases[n] : phases[n] - phases[m];
+
+			ck_assert_uint_gt(apart, PERIOD_NS / 7);
+			ck_assert_uint_lt(apart, PERIOD_NS - PERIOD_NS / 7);
+		}
+	}
+	ck_assert_uint_lt(kv__turn_wait_ns(7, 0, 3600ull * 1000 * MS_NS), 5400ull * 1000 * MS_NS);
+	ck_assert_uint_eq(kv__turn_wait_ns(2, 0, MS_NS) % MS_NS * 100 / MS_NS, 23); /* of the shortest one, too */
+}
+END_TEST
+
+struct member {
+	struct io *host;
+	struct kv *kv;
+	uint64_t commits, ns; /* that it has done, and when the last one was */
+};
+
+static void join(struct sim *sim, struct member *m, uint64_t turn)
+{
+	const struct kv_options options = {.dir = "/kv", .backend = &kv_mem, .turn = turn};
+	char name[16];
+	uint64_t applied;
+	struct err err;
+
+	snprintf(name, sizeof(name), "host-%u", (unsigned)turn);
+	m->host = sim_host_add(sim, name, 64 << 20);
+	ck_assert_int_eq(io_mkdir(m->host, "/kv", 0700), 0);
+	ck_assert_int_eq(io_sync_dir(m->host, "/"), 0);
+	ck_assert_int_eq(kv_open(m->host, &options, &m->kv, &applied, &err), 0);
+}
+
+/* Tables to which the same is done at the same times do not commit at the same times; each ten times a second. */
+START_TEST(test_members_take_turns)
+{
+	struct sim *sim = sim_new(&(struct sim_options){.seed = 3});
+	struct member members[3] = {{.host = NULL}};
+	uint64_t begun, compared = 0;
+
+	for (uint64_t m = 0; m < 3; m++)
+		join(sim, &members[m], m + 1);
+	begun = sim_now_ns(sim);
+	for (uint64_t index = 1; index <= 2000; index++) {
+		for (int m = 0; m < 3; m++) {
+			kv_put(members[m].kv, text("key"), text("value"));
+			kv_applied(members[m].kv, index);
+		}
+		sim_run(sim, NULL, NULL, begun + index * MS_NS);
+		for (int m = 0; m < 3; m++) {
+			if (commits_of(members[m].kv) == members[m].commits)
+				continue;
+			members[m].commits++;
+			members[m].ns = sim_now_ns(sim);
+			ck_assert_uint_eq(commits_of(members[m].kv), members[m].commits);
+			for (int n = 0; n < 3; n++) {
+				if (n == m || members[n].commits == 0)
+					continue;
+				ck_assert_uint_gt(members[m].ns - members[n].ns, PERIOD_NS / 7);
+				compared++;
+			}
+		}
+	}
+	for (int m = 0; m < 3; m++) {
+		ck_assert_uint_ge(members[m].commits, 18);
+		ck_assert_uint_le(members[m].commits, 20);
+	}
+	ck_assert_uint_ge(compared, 100);
+	sim_free(sim);
+}
+END_TEST
+
+UNIT_MAIN("kv_sim", test_phases, test_members_take_turns, test_full_passes, test_derived_rows_after_a_crash, test_trim_index_after_a_failed_sync,
 	test_killed_at_syncs_of_the_first_start)
