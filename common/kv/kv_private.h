@@ -63,7 +63,7 @@ struct kv {
  * Until the commit that is due by time, in ns. Tables that grow alike, as the members' of a group do, would all commit at once, and each change would wait for
  * the slowest of them or, where they share processors or a disk, for all. So each has a phase of its own in the common period, by the wall clock. Half of the
  * period to one and a half, whatever that clock does. Turns that follow each other are far apart (Knuth, The Art of Computer Programming 3, 6.4, theorem S); of
- * others two may come close: those 8 apart are a 18th of the period, those 13 apart a 29th.
+ * others two may come close: those of turns 8 apart by an 18th of the period, of turns 13 apart by a 29th.
  */
 uint64_t kv__turn_wait_ns(uint64_t turn, int64_t wall_ns, uint64_t period_ns);
 
