@@ -5,9 +5,9 @@
  * Writing. Wanted are all chunks. A chunk whose server fails goes to any spare that keeps at most m chunks in a domain, since a block
  * with all its chunks, two of them in one domain, bears more than one that lacks a chunk. A merely late one goes only to a spare in a
  * domain not used yet: otherwise waiting costs time, but moving would cost safety. Without such a spare the block goes on without
- * it, if all others are there; without several only long past due, and never below k' + ceil(m / 2). A chunk that was left is finished
- * after the commit; still only a small share of all chunks may be left. One on a disk that is known to be slow is nobody's surprise:
- * it is left at once.
+ * it, if all others are there; without several only long past due, and never below k' + ceil(m / 2) or where the loss of one domain,
+ * which may hold two of what is there, would leave less than k'. A chunk that was left is finished after the commit; still only a small
+ * share of all chunks may be left. One on a disk that is known to be slow is nobody's surprise: it is left at once.
  */
 #include "client/pick.h"
 
@@ -106,12 +106,28 @@ static bool replace_failed(const struct pick_block *b, struct pick_result *r)
 	return false;
 }
 
+/* What is sealed can be read without any one domain. */
+static bool bears_loss_of_domain(const struct pick_block *b, uint8_t sealed)
+{
+	for (uint8_t i = 0; i < b->chunk_count; i++) {
+		uint8_t in_domain = 0;
+
+		for (uint8_t j = 0; j < b->chunk_count; j++)
+			in_domain += b->state[j] == PICK_SEALED && b->place[j].domain == b->place[i].domain;
+		if (sealed - in_domain < b->k_data)
+			return false;
+	}
+	return true;
+}
+
 /* After how long chunk i is left, if nothing happens until then; UINT64_MAX: never. */
 static uint64_t leave_after_ns(const struct pick_block *b, const struct tally *t, uint8_t i)
 {
 	bool all_others = t->sealed + 1 >= b->k_data + b->m;
 
 	if (t->sealed < pick_fewest(b->k_data, b->m))
+		return UINT64_MAX;
+	if (!bears_loss_of_domain(b, t->sealed))
 		return UINT64_MAX;
 	if (b->pace[i] != PICK_PACE_WELL && all_others)
 		return 0;

@@ -124,6 +124,41 @@ START_TEST(test_late_chunk)
 }
 END_TEST
 
+/* One that is late is waited for where its block, with two chunks in a domain, could not be read without that domain. */
+START_TEST(test_late_chunk_of_a_crowded_block)
+{
+	struct pick_block b = healthy();
+
+	b.state[3] = PICK_SENDING;
+	b.age_ns[3] = 100000 * MS;
+	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
+	b.place[4] = (struct pick_place){7, 1};
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	b.pace[3] = PICK_PACE_SLOW;
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	b.spare_count = 1;
+	b.spare[0] = (struct pick_place){9, 9};
+	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
+	/* A short block, three copies: one less than two places is none. */
+	b = healthy();
+	b.k_data = 1;
+	b.state[1] = b.state[2] = b.state[3] = PICK_ABSENT;
+	b.state[5] = PICK_SENDING;
+	b.age_ns[5] = 100000 * MS;
+	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
+	b.place[4] = (struct pick_place){7, 1};
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	/* rs-8-4 has one to spare, though a domain has two. */
+	b = (struct pick_block){.k_data = 8, .m = 4, .chunk_count = 12, .chunks_total = 1000};
+	for (uint8_t i = 0; i < 12; i++) {
+		b.state[i] = i ? PICK_SEALED : PICK_SENDING;
+		b.place[i] = (struct pick_place){i + 1u, i / 2 + 1u};
+		b.age_ns[i] = i ? 10 * MS : 100 * MS;
+	}
+	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
+}
+END_TEST
+
 /* rs-8-4: ten receipts suffice; without one chunk the block goes on when it is late, without two only after long. */
 START_TEST(test_several_late_chunks)
 {
@@ -235,4 +270,4 @@ START_TEST(test_rows)
 END_TEST
 
 UNIT_MAIN("pick", test_all_sealed_is_committed, test_failed_goes_to_a_spare, test_too_few_is_allocated_anew,
-	test_late_chunk, test_several_late_chunks, test_slow_disks, test_hedged_bytes_are_bounded, test_rows)
+	test_late_chunk, test_late_chunk_of_a_crowded_block, test_several_late_chunks, test_slow_disks, test_hedged_bytes_are_bounded, test_rows)
