@@ -5,9 +5,13 @@
  * Writing. Wanted are all chunks. A chunk whose server fails goes to any spare that keeps at most m chunks in a domain, since a block
  * with all its chunks, two of them in one domain, bears more than one that lacks a chunk. A merely late one goes only to a spare in a
  * domain not used yet: otherwise waiting costs time, but moving would cost safety. Without such a spare the block goes on without
- * it, if all others are there; without several only long past due, and never below k' + ceil(m / 2) or where the loss of one domain,
- * which may hold two of what is there, would leave less than k'. A chunk that was left is finished after the commit; still only a small
- * share of all chunks may be left. One on a disk that is known to be slow is nobody's surprise: it is left at once.
+ * it, if all others are there; without several only long past due, and never below k' + ceil(m / 2). A chunk that was left is finished
+ * after the commit; still only a small share of all chunks may be left. One on a disk that is known to be slow is nobody's surprise:
+ * it is left at once.
+ *
+ * A block is exposed if it could be committed, but what is sealed could not be read without some one domain, which may have several
+ * chunks of it. Then no chunk is left, and a late one goes to a used domain, too, when it is long past due: a block with all its chunks
+ * bears the loss of any domain, as none has more than m.
  */
 #include "client/pick.h"
 
@@ -53,6 +57,8 @@ int pick_spare(const struct pick_block *b, uint8_t index, bool fresh_domain)
 	int best = -1;
 	uint32_t best_rank = UINT32_MAX;
 
+	if (fresh_domain && b->spares_avoided)
+		return -1;
 	for (int s = 0; s < b->spare_count; s++) {
 		uint32_t in_domain = 0, on_disk = 0, rank;
 
@@ -75,8 +81,22 @@ int pick_spare(const struct pick_block *b, uint8_t index, bool fresh_domain)
 
 struct tally {
 	uint8_t sealed, sending, left;
+	bool exposed;
 	uint64_t late_after_ns;
 };
+
+static bool bears_loss_of_domain(const struct pick_block *b, uint8_t sealed)
+{
+	for (uint8_t i = 0; i < b->chunk_count; i++) {
+		uint8_t in_domain = 0;
+
+		for (uint8_t j = 0; j < b->chunk_count; j++)
+			in_domain += b->state[j] == PICK_SEALED && b->place[j].domain == b->place[i].domain;
+		if (sealed - in_domain < b->k_data)
+			return false;
+	}
+	return true;
+}
 
 static struct tally count_up(const struct pick_block *b)
 {
@@ -89,6 +109,7 @@ static struct tally count_up(const struct pick_block *b)
 		t.sending += b->state[i] == PICK_SENDING;
 		t.left += b->state[i] == PICK_LEFT;
 	}
+	t.exposed = t.sealed >= pick_fewest(b->k_data, b->m) && !bears_loss_of_domain(b, t.sealed);
 	t.late_after_ns = pick_late_after_ns(pick_median_ns(took, t.sealed), PICK_LATE_MIN_NS);
 	return t;
 }
@@ -106,20 +127,6 @@ static bool replace_failed(const struct pick_block *b, struct pick_result *r)
 	return false;
 }
 
-/* What is sealed can be read without any one domain. */
-static bool bears_loss_of_domain(const struct pick_block *b, uint8_t sealed)
-{
-	for (uint8_t i = 0; i < b->chunk_count; i++) {
-		uint8_t in_domain = 0;
-
-		for (uint8_t j = 0; j < b->chunk_count; j++)
-			in_domain += b->state[j] == PICK_SEALED && b->place[j].domain == b->place[i].domain;
-		if (sealed - in_domain < b->k_data)
-			return false;
-	}
-	return true;
-}
-
 /* After how long chunk i is left, if nothing happens until then; UINT64_MAX: never. */
 static uint64_t leave_after_ns(const struct pick_block *b, const struct tally *t, uint8_t i)
 {
@@ -127,7 +134,7 @@ static uint64_t leave_after_ns(const struct pick_block *b, const struct tally *t
 
 	if (t->sealed < pick_fewest(b->k_data, b->m))
 		return UINT64_MAX;
-	if (!bears_loss_of_domain(b, t->sealed))
+	if (t->exposed)
 		return UINT64_MAX;
 	if (b->pace[i] != PICK_PACE_WELL && all_others)
 		return 0;
@@ -140,9 +147,12 @@ static uint64_t leave_after_ns(const struct pick_block *b, const struct tally *t
 static uint64_t replace_after_ns(const struct pick_block *b, const struct tally *t, uint8_t i, int *ret_spare)
 {
 	*ret_spare = t->sealed > 0 && b->pace[i] != PICK_PACE_PROBE ? pick_spare(b, i, true) : -1;
-	if (*ret_spare < 0)
+	if (*ret_spare >= 0)
+		return b->pace[i] == PICK_PACE_SLOW ? 0 : t->late_after_ns;
+	if (!t->exposed || b->spares_avoided)
 		return UINT64_MAX;
-	return b->pace[i] == PICK_PACE_SLOW ? 0 : t->late_after_ns;
+	*ret_spare = pick_spare(b, i, false);
+	return *ret_spare < 0 ? UINT64_MAX : t->late_after_ns * PICK_LONG_FACTOR;
 }
 
 /* Something to do about a late chunk, or how long to wait until there is. */
@@ -185,8 +195,10 @@ void pick_write(const struct pick_block *b, struct pick_result *ret_result)
 		ret_result->action = PICK_REALLOCATE;
 	else if (t.sending > 0)
 		about_late(b, &t, ret_result);
-	else if (t.sealed < fewest) /* another one failed since: what was left is needed after all */
+	else if (t.sealed < fewest || (t.exposed && t.left > 0)) /* another one failed since: what was left is needed after all */
 		*ret_result = (struct pick_result){.action = PICK_WAIT, .wait_ns = t.late_after_ns};
+	else if (t.exposed)
+		ret_result->action = PICK_EXPOSED;
 }
 
 bool pick_row(uint8_t k, uint8_t m, const uint8_t unit[LIMIT_WIDTH], uint32_t needed, uint32_t avoid, uint32_t *ret_ask,

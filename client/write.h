@@ -85,6 +85,7 @@ struct write_chunk {
 	uint8_t state;              /* enum pick_chunk_state */
 	bool seal_sent;
 	bool slow;                  /* the window does not wait for it */
+	bool noted;                 /* while it was waited for: the pace of its disk knows that it is late */
 	bool probe;                 /* its disk is known to be slow */
 	bool was_left, was_counted; /* PICK_LEFT once, and not added since; in client->chunks_left */
 	bool asked;                 /* its receipt is in the commit that is under way, or was in the last one */

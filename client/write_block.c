@@ -303,6 +303,7 @@ static uint8_t usable_spares(const struct write_block *b, struct pick_block *fac
 			if (b->spares[i].used || disks_avoided(disks, disk) != avoided)
 				continue;
 			facts->spare[count] = (struct pick_place){disk, disks_domain(disks, disk)};
+			facts->spares_avoided = avoided;
 			map[count++] = i;
 		}
 	return count;
@@ -357,8 +358,36 @@ static void note_late(struct write_chunk *c)
 	struct client *client = c->block->stream->client;
 	uint64_t waits_ns = io_now_ns(client->io) - c->seal_sent_ns, peers_ns = pace_race_peers(&c->block->race);
 
-	if (c->seal_sent && pace_is_slow(waits_ns, peers_ns))
-		disks_note(&client->disks, c->target.disk, waits_ns, peers_ns);
+	if (!c->seal_sent || c->noted || !pace_is_slow(waits_ns, peers_ns))
+		return;
+	c->noted = true;
+	disks_note(&client->disks, c->target.disk, waits_ns, peers_ns);
+}
+
+/* Those that are waited for: of a disk that hangs, and whose chunk may neither be left nor go elsewhere, nothing else is heard for long. */
+static void note_waited_for(struct write_block *b)
+{
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
+		if (b->chunks[i].state == PICK_SENDING)
+			note_late(&b->chunks[i]);
+}
+
+/* Is there anything better than to commit it like that? What was set aside first, then, once, another allocation. */
+static bool better_exposed(struct write_block *b)
+{
+	if (try_avoided(b))
+		return true;
+	if (b->state != WRITE_CLOSED || b->committed || b->renewals > 0)
+		return false;
+	SOMETIMES(write_block_exposed_renewed);
+	want_renewal(b);
+	return true;
+}
+
+static void commit_if_closed(struct write_block *b)
+{
+	if (b->state == WRITE_CLOSED)
+		b->state = WRITE_READY;
 }
 
 /* One decision; true if there may be more to decide. */
@@ -375,12 +404,17 @@ static bool decide(struct write_block *b)
 	c = &b->chunks[r.index];
 	switch (r.action) {
 	case PICK_WAIT:
+		note_waited_for(b);
 		if (b->state == WRITE_CLOSED && r.wait_ns > 0)
 			write_block_look_again(b, r.wait_ns < WRITE_SLOW_NS / 2 ? r.wait_ns : WRITE_SLOW_NS / 2);
 		return false;
 	case PICK_COMMIT:
-		if (b->state == WRITE_CLOSED)
-			b->state = WRITE_READY;
+		commit_if_closed(b);
+		return false;
+	case PICK_EXPOSED:
+		if (better_exposed(b))
+			return !b->renew;
+		commit_if_closed(b);
 		return false;
 	case PICK_REPLACE:
 		if (c->state == PICK_SENDING) {

@@ -116,7 +116,7 @@ static int start_metad(struct cluster_node *n, struct err *err)
 		.name = n->name,
 		.listen = sim_host_addr(n->io, METAD_PORT),
 		.cluster = c->id,
-		.default_policy = "rs-4-2",
+		.default_policy = c->options.policy ? c->options.policy : "rs-4-2",
 		.cell_bytes = CLUSTER_CELL_BYTES,
 		.chunk_bytes = CLUSTER_CHUNK_BYTES,
 		.backend = &kv_mem,

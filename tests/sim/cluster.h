@@ -65,6 +65,7 @@ struct cluster_node {
 };
 
 struct cluster_options {
+	const char *policy; /* of new files; NULL: rs-4-2 */
 	uint64_t seed;
 	unsigned metads; /* 0: one, that keeps one log; else a group of so many */
 	unsigned chunkds, clients;

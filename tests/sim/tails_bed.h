@@ -29,10 +29,10 @@ static inline bool all_registered(void *ctx)
 	return cluster_all_registered(ctx);
 }
 
-static inline struct bed *bed_new_disks(unsigned chunkds, unsigned clients, unsigned disks)
+static inline struct bed *bed_new_policy(unsigned chunkds, unsigned clients, unsigned disks, const char *policy)
 {
 	static struct bed b;
-	struct cluster_options o = {.seed = 7, .chunkds = chunkds, .clients = clients, .strict = true};
+	struct cluster_options o = {.seed = 7, .policy = policy, .chunkds = chunkds, .clients = clients, .strict = true};
 
 	memset(&b, 0, sizeof(b));
 	for (unsigned i = 0; i < chunkds; i++)
@@ -43,6 +43,11 @@ static inline struct bed *bed_new_disks(unsigned chunkds, unsigned clients, unsi
 	for (size_t i = 0; i < sizeof(b.data); i++)
 		b.data[i] = (uint8_t)(i * 31 + i / 251);
 	return &b;
+}
+
+static inline struct bed *bed_new_disks(unsigned chunkds, unsigned clients, unsigned disks)
+{
+	return bed_new_policy(chunkds, clients, disks, NULL);
 }
 
 static inline struct bed *bed_new(unsigned chunkds, unsigned clients)
@@ -165,6 +170,34 @@ static inline unsigned missing_chunks(struct bed *b, unsigned first, unsigned co
 		mem_free(b->op.chunks);
 	}
 	return missing;
+}
+
+/* Of these files, of a block each, those that could not be read if some one server were lost. */
+static inline unsigned exposed_files(struct bed *b, unsigned first, unsigned count)
+{
+	unsigned exposed = 0;
+	char path[32];
+
+	for (unsigned i = first; i < first + count; i++) {
+		unsigned stored = 0, most = 0, data = 0;
+
+		snprintf(path, sizeof(path), "/f%u", i);
+		b->op = (struct client_op){.path = path};
+		run_op(b, 0, CLIENT_INSPECT);
+		for (uint64_t n = 0; n < b->op.count; n++) {
+			unsigned here = 0;
+
+			ck_assert_uint_eq(b->op.chunks[n].block, b->op.chunks[0].block);
+			for (uint64_t o = 0; o < b->op.count; o++)
+				here += b->op.chunks[o].state != CR_CHUNK_MISSING && b->op.chunks[o].server == b->op.chunks[n].server;
+			stored += b->op.chunks[n].state != CR_CHUNK_MISSING;
+			data += b->op.chunks[n].index < b->op.chunks[n].k && b->op.chunks[n].chunk_bytes > 0;
+			most = here > most ? here : most;
+		}
+		exposed += stored - most < data;
+		mem_free(b->op.chunks);
+	}
+	return exposed;
 }
 
 static inline void reach(struct bed *b, unsigned from, unsigned count, bool reached)

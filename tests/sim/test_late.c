@@ -2,6 +2,7 @@
 /* Chunks that are late, as their servers stall: a spare is written elsewhere, or they are added after the commit; what they lie in is the caller's until then. */
 #include "client/write.h"
 #include "common/rpc/methods.h"
+#include "tests/sim/marks.h"
 #include "tests/sim/tails_bed.h"
 
 START_TEST(test_a_stalled_put_goes_to_a_fresh_domain)
@@ -86,6 +87,30 @@ START_TEST(test_what_is_late_is_added_out_of_the_callers_memory)
 	ck_assert_uint_eq(c->late_blocks, 0);
 	ck_assert_uint_eq(c->late_pages, 0);
 	ck_assert_uint_eq(missing_chunks(b, 200, 6), 0);
+}
+END_TEST
+
+/* Five servers, of which one has two chunks of each block: without a sixth chunk that one could not be lost. */
+START_TEST(test_what_is_late_of_a_crowded_block_goes_elsewhere)
+{
+	struct bed *b = bed_new_disks(5, 1, 2);
+	struct client *c = client_of(b, 0);
+	unsigned moved = 0;
+
+	longest(b, put, 0, 60);
+	for (unsigned i = 0; i < 5; i++) {
+		uint64_t replaced = c->chunks_replaced, took;
+
+		sim_disk_stall(b->cluster->nodes[CLUSTER_CHUNKD + i].io, 3 * CLUSTER_S);
+		took = put(b, 0, 100 + i);
+		ck_assert_msg(took < 3500 * CLUSTER_MS, "%llu ms", (unsigned long long)took / 1000000);
+		ck_assert_uint_eq(exposed_files(b, 100 + i, 1), 0);
+		if (c->chunks_replaced > replaced && took < 2 * CLUSTER_S)
+			moved++;
+		pass(b, 5 * CLUSTER_S);
+	}
+	ck_assert_uint_ge(moved, 1);
+	ck_assert_uint_eq(c->chunks_left, 0);
 }
 END_TEST
 
@@ -187,6 +212,133 @@ static bool is_answered(void *ctx)
 {
 	return !((const struct client_file *)ctx)->write->commit;
 }
+
+/* Disks that slow requests in a row were noted of, and how many of the one with the most. */
+static unsigned slow_disks(struct bed *b, unsigned *ret_most)
+{
+	struct disks *disks = &client_of(b, 0)->disks;
+	unsigned count = 0;
+
+	*ret_most = 0;
+	for (unsigned id = 1; id <= 6; id++) {
+		unsigned in_row = disks_get(disks, id)->pace.slow_in_row;
+
+		count += in_row > 0;
+		*ret_most = in_row > *ret_most ? in_row : *ret_most;
+	}
+	return count;
+}
+
+/* Three servers with two chunks each: nothing else will do than to wait. That the disks are slow is noted meanwhile, and once. */
+START_TEST(test_what_is_late_of_three_servers_is_waited_for)
+{
+	struct bed *b = bed_new_disks(3, 1, 2);
+	struct client *c = client_of(b, 0);
+	struct client_file *f;
+	unsigned most;
+
+	longest(b, put, 0, 20);
+	ck_assert_uint_eq(slow_disks(b, &most), 0);
+	f = open_file(b, "/f100");
+	sim_disk_stall(b->cluster->nodes[SLOW].io, 4 * CLUSTER_S);
+	append(b, f);
+	b->op = (struct client_op){.file = f};
+	start_op(b, 0, CLIENT_FSYNC);
+	pass(b, 3 * CLUSTER_S);
+	ck_assert(!b->done);
+	ck_assert_uint_eq(slow_disks(b, &most), 2);
+	ck_assert_uint_eq(most, 1);
+	until(b, is_done, b);
+	ck_assert_uint_eq(slow_disks(b, &most), 2);
+	ck_assert_uint_eq(most, 1);
+	ck_assert_uint_eq(c->chunks_left, 0);
+	b->op = (struct client_op){.file = f};
+	run_op(b, 0, CLIENT_CLOSE);
+	ck_assert_uint_eq(missing_chunks(b, 100, 1), 0);
+}
+END_TEST
+
+/* Blocks that were allocated anew, as they would have been exposed. */
+static uint64_t renewed(void)
+{
+	for (size_t i = 0; i < marks_count(); i++)
+		if (!strcmp(marks_name(i), "write_block_exposed_renewed"))
+			return marks_hits(i);
+	ck_abort_msg("no such mark");
+}
+
+/* Three copies on two servers of which one is known to be slow: where nothing would lie there, it is tried after all. */
+START_TEST(test_a_slow_server_is_tried_where_its_chunk_is_needed)
+{
+	struct bed *b = bed_new_policy(2, 1, 1, "rs-1-2");
+	struct client *c = client_of(b, 0);
+	char path[32];
+
+	longest(b, put, 0, 10);
+	for (unsigned i = 0; i < 30; i++) {
+		for (unsigned id = 1; id <= 2; id++)
+			((struct disks_disk *)disks_get(&c->disks, id))->pace =
+				(struct pace){.slow = id == 1 + i % 2, .probed_ns = sim_now_ns(b->cluster->sim)};
+		snprintf(path, sizeof(path), "/f%u", 100 + i);
+		b->op = (struct client_op){.file = open_file(b, path), .flags = CLIENT_WRITE_COPY, .buf = b->data, .len = 8000};
+		run_op(b, 0, CLIENT_WRITE);
+		run_op(b, 0, CLIENT_CLOSE);
+		ck_assert_uint_eq(exposed_files(b, 100 + i, 1), 0);
+	}
+	ck_assert_uint_eq(renewed(), 0);
+}
+END_TEST
+
+/* Those whose sixth chunk another server has taken are not exposed; a block of which that one fails, too, is allocated anew. */
+START_TEST(test_two_lost_servers_expose_nothing)
+{
+	struct bed *b = bed_new(6, 1);
+
+	longest(b, put, 0, 10);
+	for (unsigned i = 0; i < 6; i++) {
+		unsigned lost[2] = {CLUSTER_CHUNKD + i, CLUSTER_CHUNKD + (i + 2) % 6};
+
+		for (unsigned j = 0; j < 2; j++)
+			cluster_crash(b->cluster, lost[j]);
+		put(b, 0, 100 + i);
+		ck_assert_uint_eq(exposed_files(b, 100 + i, 1), 0);
+		for (unsigned j = 0; j < 2; j++)
+			cluster_start(b->cluster, lost[j]);
+		until(b, all_registered, b->cluster);
+		pass(b, 60 * CLUSTER_S);
+	}
+	ck_assert_uint_ge(renewed(), 1);
+}
+END_TEST
+
+/* A server is lost, and another one late: what is late does not go to a lost one's spare, it is waited for. */
+START_TEST(test_a_lost_and_a_late_server_expose_nothing)
+{
+	struct bed *b = bed_new(6, 1);
+	struct client *c = client_of(b, 0);
+	unsigned waited = 0;
+
+	longest(b, put, 0, 10);
+	for (unsigned i = 0; i < 6; i++) {
+		unsigned lost = CLUSTER_CHUNKD + i, late = CLUSTER_CHUNKD + (i + 3) % 6;
+		uint64_t took, replaced = c->chunks_replaced;
+
+		cluster_crash(b->cluster, lost);
+		sim_disk_stall(b->cluster->nodes[late].io, 3 * CLUSTER_S);
+		took = put(b, 0, 100 + i);
+		if (took >= 3 * CLUSTER_S) {
+			waited++;
+			ck_assert_uint_eq(c->chunks_replaced, replaced);
+		}
+		ck_assert_uint_eq(exposed_files(b, 100 + i, 1), 0);
+		pass(b, 5 * CLUSTER_S);
+		cluster_start(b->cluster, lost);
+		until(b, all_registered, b->cluster);
+		pass(b, 60 * CLUSTER_S);
+	}
+	ck_assert_uint_ge(waited, 1); /* where its spares were of that server and of a used one */
+}
+END_TEST
 
 /* The late block, and the last of two others. */
 static bool late_and_other_ready(void *ctx)
@@ -320,6 +472,7 @@ START_TEST(test_a_late_block_does_not_go_round_with_others)
 END_TEST
 
 UNIT_MAIN("late", test_a_stalled_put_goes_to_a_fresh_domain, test_a_stalled_put_leaves_a_chunk_and_adds_it,
-	test_what_is_late_is_added_out_of_the_callers_memory, test_what_leaves_the_callers_memory_is_waited_for,
+	test_what_is_late_of_a_crowded_block_goes_elsewhere, test_what_is_late_of_three_servers_is_waited_for,
+	test_a_slow_server_is_tried_where_its_chunk_is_needed, test_two_lost_servers_expose_nothing, test_a_lost_and_a_late_server_expose_nothing, test_what_is_late_is_added_out_of_the_callers_memory, test_what_leaves_the_callers_memory_is_waited_for,
 	test_what_comes_during_the_commit_is_added, test_a_late_receipt_is_not_renewed,
 	test_a_late_block_does_not_go_round_with_others)

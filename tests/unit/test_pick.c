@@ -55,6 +55,9 @@ START_TEST(test_failed_goes_to_a_spare)
 	ck_assert_uint_eq(decide(&b).spare, 0); /* better two in a domain than one missing */
 	/* Never more than m in a domain. */
 	b.place[1].domain = 1;
+	ck_assert_int_eq(decide(&b).action, PICK_EXPOSED);
+	b.spare_count = 0;
+	b.place[1].domain = 2;
 	ck_assert_int_eq(decide(&b).action, PICK_COMMIT);
 }
 END_TEST
@@ -130,32 +133,68 @@ START_TEST(test_late_chunk_of_a_crowded_block)
 	struct pick_block b = healthy();
 
 	b.state[3] = PICK_SENDING;
-	b.age_ns[3] = 100000 * MS;
+	b.age_ns[3] = 100 * MS;
 	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
-	b.place[4] = (struct pick_place){7, 1};
+	b.place[3].domain = 6; /* its own domain may hold another one */
+	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
+	b.place[5] = (struct pick_place){7, 5};
 	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	ck_assert_uint_eq(decide(&b).wait_ns, 1000 * MS);
 	b.pace[3] = PICK_PACE_SLOW;
 	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	/* A fresh domain is taken as ever, a used one when it is long past due, one that is avoided never. */
 	b.spare_count = 1;
 	b.spare[0] = (struct pick_place){9, 9};
 	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
-	/* A short block, three copies: one less than two places is none. */
-	b = healthy();
+	b.spare[0] = (struct pick_place){9, 1};
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	ck_assert_uint_eq(decide(&b).wait_ns, 900 * MS);
+	b.age_ns[3] = 1000 * MS;
+	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
+	b.pace[3] = PICK_PACE_PROBE;
+	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
+	b.pace[3] = PICK_PACE_WELL;
+	b.spares_avoided = true;
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	b.spare[0] = (struct pick_place){9, 9};
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	b.state[3] = PICK_FAILED;
+	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
+	b.spare[0] = (struct pick_place){9, 5}; /* has two */
+	ck_assert_int_eq(decide(&b).action, PICK_EXPOSED);
+	/* One that was left is needed. */
+	b.state[3] = PICK_LEFT;
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+}
+END_TEST
+
+START_TEST(test_exposed_blocks_of_other_shapes)
+{
+	/* A short block, three copies: one less than two places is none; what it has not is in no domain. */
+	struct pick_block b = healthy();
+
 	b.k_data = 1;
 	b.state[1] = b.state[2] = b.state[3] = PICK_ABSENT;
+	b.place[1].domain = 5;
 	b.state[5] = PICK_SENDING;
-	b.age_ns[5] = 100000 * MS;
+	b.age_ns[5] = 100 * MS;
 	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
 	b.place[4] = (struct pick_place){7, 1};
 	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
-	/* rs-8-4 has one to spare, though a domain has two. */
+	b.state[5] = PICK_FAILED;
+	ck_assert_int_eq(decide(&b).action, PICK_EXPOSED);
+	/* rs-8-4 has one to spare, though each domain has two; without two, and with three in a domain, it has not. */
 	b = (struct pick_block){.k_data = 8, .m = 4, .chunk_count = 12, .chunks_total = 1000};
 	for (uint8_t i = 0; i < 12; i++) {
 		b.state[i] = i ? PICK_SEALED : PICK_SENDING;
 		b.place[i] = (struct pick_place){i + 1u, i / 2 + 1u};
-		b.age_ns[i] = i ? 10 * MS : 100 * MS;
+		b.age_ns[i] = i ? 10 * MS : 1000 * MS;
 	}
 	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
+	b.state[1] = PICK_LEFT;
+	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
+	b.place[11].domain = 5;
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
 }
 END_TEST
 
@@ -270,4 +309,5 @@ START_TEST(test_rows)
 END_TEST
 
 UNIT_MAIN("pick", test_all_sealed_is_committed, test_failed_goes_to_a_spare, test_too_few_is_allocated_anew,
-	test_late_chunk, test_late_chunk_of_a_crowded_block, test_several_late_chunks, test_slow_disks, test_hedged_bytes_are_bounded, test_rows)
+	test_late_chunk, test_late_chunk_of_a_crowded_block, test_exposed_blocks_of_other_shapes,
+	test_several_late_chunks, test_slow_disks, test_hedged_bytes_are_bounded, test_rows)
