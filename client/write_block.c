@@ -356,9 +356,13 @@ static bool try_avoided(struct write_block *b)
 static void note_late(struct write_chunk *c)
 {
 	struct client *client = c->block->stream->client;
-	uint64_t waits_ns = io_now_ns(client->io) - c->seal_sent_ns, peers_ns = pace_race_peers(&c->block->race);
+	uint64_t waits_ns, peers_ns;
 
-	if (!c->seal_sent || c->noted || !pace_is_slow(waits_ns, peers_ns))
+	if (!c->seal_sent || c->noted)
+		return;
+	waits_ns = io_now_ns(client->io) - c->seal_sent_ns;
+	peers_ns = pace_race_peers(&c->block->race);
+	if (!pace_is_slow(waits_ns, peers_ns))
 		return;
 	c->noted = true;
 	disks_note(&client->disks, c->target.disk, waits_ns, peers_ns);
