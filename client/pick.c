@@ -10,8 +10,8 @@
  * it is left at once.
  *
  * A block is exposed if it could be committed, but what is sealed could not be read without some one domain, which may have several
- * chunks of it. Then no chunk is left, and a late one goes to a used domain, too, when it is long past due: a block with all its chunks
- * bears the loss of any domain, as none has more than m.
+ * chunks of it. Then no late chunk is left, and one that has not moved for long goes to a used domain, too, if all others are there: a
+ * block with all its chunks bears the loss of any domain, as none has more than m. A probe is left all the same.
  */
 #include "client/pick.h"
 
@@ -57,7 +57,7 @@ int pick_spare(const struct pick_block *b, uint8_t index, bool fresh_domain)
 	int best = -1;
 	uint32_t best_rank = UINT32_MAX;
 
-	if (fresh_domain && b->spares_avoided)
+	if (fresh_domain && b->spares_suspect)
 		return -1;
 	for (int s = 0; s < b->spare_count; s++) {
 		uint32_t in_domain = 0, on_disk = 0, rank;
@@ -134,7 +134,7 @@ static uint64_t leave_after_ns(const struct pick_block *b, const struct tally *t
 
 	if (t->sealed < pick_fewest(b->k_data, b->m))
 		return UINT64_MAX;
-	if (t->exposed)
+	if (t->exposed && b->pace[i] != PICK_PACE_PROBE)
 		return UINT64_MAX;
 	if (b->pace[i] != PICK_PACE_WELL && all_others)
 		return 0;
@@ -146,13 +146,16 @@ static uint64_t leave_after_ns(const struct pick_block *b, const struct tally *t
 /* After how long chunk i goes to a spare; UINT64_MAX: there is none for it. */
 static uint64_t replace_after_ns(const struct pick_block *b, const struct tally *t, uint8_t i, int *ret_spare)
 {
+	bool all_others = t->sealed + t->sending + t->left == b->k_data + b->m;
+	uint64_t moved_ns = b->age_ns[i] - b->still_ns[i];
+
 	*ret_spare = t->sealed > 0 && b->pace[i] != PICK_PACE_PROBE ? pick_spare(b, i, true) : -1;
 	if (*ret_spare >= 0)
 		return b->pace[i] == PICK_PACE_SLOW ? 0 : t->late_after_ns;
-	if (!t->exposed || b->spares_avoided)
+	if (!t->exposed || !all_others || b->pace[i] == PICK_PACE_PROBE || b->spares_suspect)
 		return UINT64_MAX;
 	*ret_spare = pick_spare(b, i, false);
-	return *ret_spare < 0 ? UINT64_MAX : t->late_after_ns * PICK_LONG_FACTOR;
+	return *ret_spare < 0 ? UINT64_MAX : moved_ns + t->late_after_ns * PICK_LONG_FACTOR;
 }
 
 /* Something to do about a late chunk, or how long to wait until there is. */

@@ -52,8 +52,9 @@ struct pick_block {
 	uint8_t state[LIMIT_WIDTH];
 	struct pick_place place[LIMIT_WIDTH];
 	struct pick_place spare[LIMIT_M]; /* usable ones only */
-	bool spares_avoided;              /* their disks are: for chunks that failed, not for late ones */
+	bool spares_suspect;              /* their servers do not answer: for chunks that failed, not for late ones */
 	uint64_t age_ns[LIMIT_WIDTH];     /* SENDING: since its last byte was given away; SEALED: how long that took */
+	uint64_t still_ns[LIMIT_WIDTH];   /* SENDING: since something of it was acknowledged; at most age_ns */
 	uint8_t pace[LIMIT_WIDTH];        /* enum pick_pace */
 	uint64_t chunks_total, chunks_left; /* of the client; left for lateness alone */
 };
@@ -61,7 +62,7 @@ struct pick_block {
 enum pick_action {
 	PICK_WAIT,       /* at most wait_ns, if nothing happens meanwhile */
 	PICK_COMMIT,
-	PICK_EXPOSED,    /* it may be committed, but the loss of one domain would make it unreadable: what else could be tried comes first */
+	PICK_EXPOSED,    /* it may be committed, but the loss of one domain would make it unreadable: what was set aside is tried first */
 	PICK_REPLACE,    /* send chunk `index` to spare[`spare`] */
 	PICK_LEAVE,      /* go on without chunk `index`, which is late; it may be added after the commit */
 	PICK_REALLOCATE, /* too few can be stored under this allocation: ask for another one and send everything again */

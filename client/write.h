@@ -85,7 +85,6 @@ struct write_chunk {
 	uint8_t state;              /* enum pick_chunk_state */
 	bool seal_sent;
 	bool slow;                  /* the window does not wait for it */
-	bool noted;                 /* while it was waited for: the pace of its disk knows that it is late */
 	bool probe;                 /* its disk is known to be slow */
 	bool was_left, was_counted; /* PICK_LEFT once, and not added since; in client->chunks_left */
 	bool asked;                 /* its receipt is in the commit that is under way, or was in the last one */
@@ -97,6 +96,7 @@ struct write_chunk {
 	uint64_t hold_until_ns;     /* nothing is sent before */
 	uint64_t announced_bytes;   /* the same in all cells of an upload */
 	uint64_t seal_sent_ns, seal_took_ns, progress_ns;
+	uint64_t noted_ns;          /* when its disk's pace was last told that it is still waited for; 0: never */
 	uint64_t generation;
 	uint8_t mac[TOKEN_MAC_BYTES];
 	struct write_target target;

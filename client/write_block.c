@@ -172,6 +172,7 @@ static void want_renewal(struct write_block *b)
 	}
 	if (++b->renewals <= WRITE_REALLOCATIONS) {
 		b->renew = true;
+		write_kick(s); /* an allocation may be there already */
 		return;
 	}
 	if (full)
@@ -290,20 +291,21 @@ void write_block_mark_slow(struct write_block *b, uint64_t before_ns)
 
 /* ---- deciding ---- */
 
-/* Spares not used yet; those avoided only if there are no others. */
+/* Spares not used yet: of slow disks only if there are no others, of servers that do not answer only if there are not even these. */
 static uint8_t usable_spares(const struct write_block *b, struct pick_block *facts, uint8_t map[LIMIT_M])
 {
 	const struct disks *disks = &b->stream->client->disks;
 	uint8_t count = 0;
 
-	for (int avoided = 0; avoided < 2 && count == 0; avoided++)
+	for (int tier = 0; tier < 3 && count == 0; tier++)
 		for (uint8_t i = 0; i < b->spare_count; i++) {
 			uint32_t disk = b->spares[i].disk;
+			bool suspect = disks_suspect(disks, disk);
 
-			if (b->spares[i].used || disks_avoided(disks, disk) != avoided)
+			if (b->spares[i].used || tier != (suspect ? 2 : disks_avoided(disks, disk)))
 				continue;
 			facts->spare[count] = (struct pick_place){disk, disks_domain(disks, disk)};
-			facts->spares_avoided = avoided;
+			facts->spares_suspect = suspect;
 			map[count++] = i;
 		}
 	return count;
@@ -332,22 +334,24 @@ static void gather_facts(const struct write_block *b, struct pick_block *facts, 
 		facts->age_ns[i] = c->state == PICK_SEALED ? c->seal_took_ns
 			: c->seal_sent                     ? now_ns - c->seal_sent_ns
 							   : 0;
+		facts->still_ns[i] = now_ns - c->progress_ns < facts->age_ns[i] ? now_ns - c->progress_ns : facts->age_ns[i];
 	}
 	facts->spare_count = usable_spares(b, facts, map);
 }
 
 /* A target that was set aside because it is avoided, and for which there is no spare, is tried after all. */
-static bool try_avoided(struct write_block *b)
+static bool try_avoided(struct write_block *b, bool suspects)
 {
+	const struct disks *disks = &b->stream->client->disks;
 	bool any = false;
 
 	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
 		struct write_chunk *c = &b->chunks[i];
 
-		if (c->state == PICK_FAILED && c->error == 0) {
-			c->state = PICK_SENDING;
-			any = true;
-		}
+		if (c->state != PICK_FAILED || c->error || (!suspects && disks_suspect(disks, c->target.disk)))
+			continue;
+		c->state = PICK_SENDING;
+		any = true;
 	}
 	return any;
 }
@@ -356,36 +360,25 @@ static bool try_avoided(struct write_block *b)
 static void note_late(struct write_chunk *c)
 {
 	struct client *client = c->block->stream->client;
-	uint64_t waits_ns, peers_ns;
+	uint64_t waits_ns = io_now_ns(client->io) - c->seal_sent_ns, peers_ns = pace_race_peers(&c->block->race);
 
-	if (!c->seal_sent || c->noted)
-		return;
-	waits_ns = io_now_ns(client->io) - c->seal_sent_ns;
-	peers_ns = pace_race_peers(&c->block->race);
-	if (!pace_is_slow(waits_ns, peers_ns))
-		return;
-	c->noted = true;
-	disks_note(&client->disks, c->target.disk, waits_ns, peers_ns);
+	if (c->seal_sent && pace_is_slow(waits_ns, peers_ns))
+		disks_note(&client->disks, c->target.disk, waits_ns, peers_ns);
 }
 
-/* Those that are waited for: of a disk that hangs, and whose chunk may neither be left nor go elsewhere, nothing else is heard for long. */
+/* Each second that a chunk is waited for: of a disk that hangs, and whose chunk may neither be left nor go elsewhere, nothing else is heard for long. */
 static void note_waited_for(struct write_block *b)
 {
-	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++)
-		if (b->chunks[i].state == PICK_SENDING)
-			note_late(&b->chunks[i]);
-}
+	uint64_t now_ns = io_now_ns(b->stream->client->io);
 
-/* Is there anything better than to commit it like that? What was set aside first, then, once, another allocation. */
-static bool better_exposed(struct write_block *b)
-{
-	if (try_avoided(b))
-		return true;
-	if (b->state != WRITE_CLOSED || b->committed || b->renewals > 0)
-		return false;
-	SOMETIMES(write_block_exposed_renewed);
-	want_renewal(b);
-	return true;
+	for (uint8_t i = 0; i < b->geom.k + b->geom.m; i++) {
+		struct write_chunk *c = &b->chunks[i];
+
+		if (c->state != PICK_SENDING || !c->seal_sent || now_ns - (c->noted_ns ? c->noted_ns : c->seal_sent_ns) < WRITE_SLOW_NS)
+			continue;
+		c->noted_ns = now_ns;
+		note_late(c);
+	}
 }
 
 static void commit_if_closed(struct write_block *b)
@@ -416,8 +409,8 @@ static bool decide(struct write_block *b)
 		commit_if_closed(b);
 		return false;
 	case PICK_EXPOSED:
-		if (better_exposed(b))
-			return !b->renew;
+		if (try_avoided(b, false))
+			return true;
 		commit_if_closed(b);
 		return false;
 	case PICK_REPLACE:
@@ -434,8 +427,10 @@ static bool decide(struct write_block *b)
 	case PICK_LEAVE:
 		note_late(c);
 		c->was_left = true;
-		c->was_counted = facts.pace[r.index] == PICK_PACE_WELL;
-		client->chunks_left += c->was_counted;
+		if (!c->was_counted && facts.pace[r.index] == PICK_PACE_WELL) {
+			c->was_counted = true;
+			client->chunks_left++;
+		}
 		c->state = PICK_LEFT;
 		return true;
 	case PICK_REALLOCATE:
@@ -444,7 +439,7 @@ static bool decide(struct write_block *b)
 			b->state = WRITE_DONE;
 			return false;
 		}
-		if (try_avoided(b))
+		if (try_avoided(b, true))
 			return true;
 		want_renewal(b);
 		return false;

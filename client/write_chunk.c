@@ -60,7 +60,8 @@ void write_chunk_begin(struct write_chunk *c, const struct write_target *t)
 	c->attempt++;
 	c->cells_sent = c->cells_acked = 0;
 	c->seal_sent = false;
-	c->slow = c->probe = c->noted = false;
+	c->slow = c->probe = false;
+	c->noted_ns = 0;
 	c->calls = 0;
 	c->progress_ns = io_now_ns(c->block->stream->client->io);
 }
@@ -175,10 +176,7 @@ void write_chunk_failed(struct write_chunk *c, int status)
 
 static void note_pace(struct write_chunk *c, struct pace_race *race, uint64_t took_ns)
 {
-	uint64_t peers_ns = pace_race_end(race, took_ns);
-
-	if (!c->noted)
-		disks_note(&c->block->stream->client->disks, c->target.disk, took_ns, peers_ns);
+	disks_note(&c->block->stream->client->disks, c->target.disk, took_ns, pace_race_end(race, took_ns));
 }
 
 static void take_receipt(struct write_chunk *c, const Craton__PutReply *reply)

@@ -184,6 +184,7 @@ static inline unsigned exposed_files(struct bed *b, unsigned first, unsigned cou
 		snprintf(path, sizeof(path), "/f%u", i);
 		b->op = (struct client_op){.path = path};
 		run_op(b, 0, CLIENT_INSPECT);
+		ck_assert_uint_gt(b->op.count, 0);
 		for (uint64_t n = 0; n < b->op.count; n++) {
 			unsigned here = 0;
 

@@ -147,14 +147,18 @@ START_TEST(test_late_chunk_of_a_crowded_block)
 	b.spare[0] = (struct pick_place){9, 9};
 	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
 	b.spare[0] = (struct pick_place){9, 1};
+	b.still_ns[3] = 50 * MS;
 	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
-	ck_assert_uint_eq(decide(&b).wait_ns, 900 * MS);
-	b.age_ns[3] = 1000 * MS;
+	ck_assert_uint_eq(decide(&b).wait_ns, 950 * MS);
+	b.age_ns[3] = 3000 * MS;
+	b.still_ns[3] = 999 * MS; /* it has moved since */
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	b.still_ns[3] = 1000 * MS;
 	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
-	b.pace[3] = PICK_PACE_PROBE;
-	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
+	b.pace[3] = PICK_PACE_PROBE; /* nobody waits for it */
+	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
 	b.pace[3] = PICK_PACE_WELL;
-	b.spares_avoided = true;
+	b.spares_suspect = true;
 	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
 	b.spare[0] = (struct pick_place){9, 9};
 	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
@@ -194,6 +198,14 @@ START_TEST(test_exposed_blocks_of_other_shapes)
 	b.state[1] = PICK_LEFT;
 	ck_assert_int_eq(decide(&b).action, PICK_LEAVE);
 	b.place[11].domain = 5;
+	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	/* With one failed for good it would not have all its chunks elsewhere either. */
+	b.spare_count = 1;
+	b.spare[0] = (struct pick_place){20, 2};
+	b.still_ns[0] = 1000 * MS;
+	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
+	b.state[1] = PICK_FAILED;
+	b.place[4].domain = b.place[5].domain = 2; /* has four */
 	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
 }
 END_TEST
