@@ -80,7 +80,7 @@ int pick_spare(const struct pick_block *b, uint8_t index, bool fresh_domain)
 }
 
 struct tally {
-	uint8_t sealed, sending, left;
+	uint8_t sealed, sending, left, left_probes;
 	bool exposed;
 	uint64_t late_after_ns;
 };
@@ -108,6 +108,7 @@ static struct tally count_up(const struct pick_block *b)
 			took[t.sealed++] = b->age_ns[i];
 		t.sending += b->state[i] == PICK_SENDING;
 		t.left += b->state[i] == PICK_LEFT;
+		t.left_probes += b->state[i] == PICK_LEFT && b->pace[i] == PICK_PACE_PROBE;
 	}
 	t.exposed = t.sealed >= pick_fewest(b->k_data, b->m) && !bears_loss_of_domain(b, t.sealed);
 	t.late_after_ns = pick_late_after_ns(pick_median_ns(took, t.sealed), PICK_LATE_MIN_NS);
@@ -198,7 +199,7 @@ void pick_write(const struct pick_block *b, struct pick_result *ret_result)
 		ret_result->action = PICK_REALLOCATE;
 	else if (t.sending > 0)
 		about_late(b, &t, ret_result);
-	else if (t.sealed < fewest || (t.exposed && t.left > 0)) /* another one failed since: what was left is needed after all */
+	else if (t.sealed < fewest || (t.exposed && t.left > t.left_probes)) /* another one failed since: what was left is needed after all */
 		*ret_result = (struct pick_result){.action = PICK_WAIT, .wait_ns = t.late_after_ns};
 	else if (t.exposed)
 		ret_result->action = PICK_EXPOSED;

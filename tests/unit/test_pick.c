@@ -142,7 +142,7 @@ START_TEST(test_late_chunk_of_a_crowded_block)
 	ck_assert_uint_eq(decide(&b).wait_ns, 1000 * MS);
 	b.pace[3] = PICK_PACE_SLOW;
 	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
-	/* A fresh domain is taken as ever, a used one when it is long past due, one that is avoided never. */
+	/* A fresh domain is taken as ever, a used one when it is long past due, that of a silent server never. */
 	b.spare_count = 1;
 	b.spare[0] = (struct pick_place){9, 9};
 	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
@@ -166,9 +166,11 @@ START_TEST(test_late_chunk_of_a_crowded_block)
 	ck_assert_int_eq(decide(&b).action, PICK_REPLACE);
 	b.spare[0] = (struct pick_place){9, 5}; /* has two */
 	ck_assert_int_eq(decide(&b).action, PICK_EXPOSED);
-	/* One that was left is needed. */
+	/* One that was left is needed, but for a probe. */
 	b.state[3] = PICK_LEFT;
 	ck_assert_int_eq(decide(&b).action, PICK_WAIT);
+	b.pace[3] = PICK_PACE_PROBE;
+	ck_assert_int_eq(decide(&b).action, PICK_EXPOSED);
 }
 END_TEST
 
